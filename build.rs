@@ -1,0 +1,2 @@
+//! Generates message types from `src/protocol/schemas`.
+fn main() {}

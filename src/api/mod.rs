@@ -1,0 +1,1 @@
+//! REQUESTS: the router table and one file an API key.

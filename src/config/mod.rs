@@ -1,0 +1,1 @@
+//! CONFIG: one table of keys with type, default and valid range; `server.properties`; topic configs.

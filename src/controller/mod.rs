@@ -1,0 +1,1 @@
+//! METADATA WRITES: the controller's state machine and the task that feeds it.

@@ -1,0 +1,1 @@
+//! STATE ON A PARTITION: the group coordinator (later: transaction, share) over one runtime.

@@ -1,0 +1,4 @@
+//! The doors to the world: clock, disk, net, random; real and simulated.
+
+pub mod clock;
+pub mod disk;

@@ -1,0 +1,1 @@
+//! MESSAGES: requests, responses, records, the API key table and error codes. No I/O.

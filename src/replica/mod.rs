@@ -1,0 +1,1 @@
+//! REPLICATION: partitions, high watermark, delayed produce and fetch, fetch sessions.

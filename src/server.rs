@@ -1,0 +1,1 @@
+//! Builds and wires every component by `process.roles`; start and stop order.
