@@ -1,1 +1,4 @@
-//! Integration tests: they speak only the wire.
+//! Integration tests: they start the real binary and speak only the wire to it; `tidy` reads the source.
+
+mod support;
+mod tidy;

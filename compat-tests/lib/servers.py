@@ -1,0 +1,153 @@
+"""Starts and stops the broker under test: kavka, or Apache Kafka from Maven.
+
+Every server gets a directory and free ports of its own; every process is ended by its own handle.
+"""
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CACHE = pathlib.Path(os.environ.get("KAVKA_COMPAT_CACHE", ROOT / "compat-tests" / ".cache"))
+APACHE_VERSION = "4.4.0"
+CLUSTER_ID = "a2F2a2EtY29tcGF0LXRlc"
+
+SERVER_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
+log.dirs={directory}/data
+offsets.topic.num.partitions=5
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=5
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=500
+"""
+
+
+def free_ports(count):
+    sockets = []
+    try:
+        for _ in range(count):
+            s = socket.socket()
+            s.bind(("127.0.0.1", 0))
+            sockets.append(s)
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()
+
+
+def apache_libs():
+    """The folder with the jars of Apache Kafka, brought from Maven once."""
+    libs = CACHE / f"apache-{APACHE_VERSION}"
+    stamp = libs / ".complete"
+    if not stamp.exists():
+        if shutil.which("mvn") is None:
+            return None
+        libs.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={libs}",
+             f"-Dkafka.version={APACHE_VERSION}"],
+            cwd=ROOT / "compat-tests" / "apache", check=True, stdout=sys.stderr)
+        stamp.touch()
+    return libs
+
+
+def java_command(main_class, *arguments, heap="512m", libs=None, log_level="error", jvm_flags=()):
+    """The command that runs a class of Apache Kafka."""
+    libs = libs or apache_libs()
+    return ["java", f"-Xmx{heap}", "-Djava.awt.headless=true",
+            f"-Dlog4j2.configurationFile={ROOT / 'compat-tests' / 'apache' / 'log4j2.xml'}",
+            f"-Dcompat.log.level={log_level}", *jvm_flags,
+            "-cp", f"{libs}/*", main_class, *map(str, arguments)]
+
+
+def kavka_binary():
+    """The binary under test: $KAVKA_BIN, else a release build of this tree."""
+    if os.environ.get("KAVKA_BIN"):
+        return pathlib.Path(os.environ["KAVKA_BIN"]).resolve()
+    subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=ROOT, check=True, stdout=sys.stderr)
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    return target / "release" / "kavka"
+
+
+class Server:
+    """One node of `kind` ("kavka" or "apache") in a directory of its own."""
+
+    def __init__(self, kind, directory=None, extra_properties="", quiet=True):
+        self.kind = kind
+        self.own_directory = directory is None
+        self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix=f"kavka-compat-{kind}-"))
+        self.port, self.controller_port = free_ports(2)
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.properties = self.directory / "server.properties"
+        self.log_path = self.directory / "server.log"
+        self.process = None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.properties.write_text(
+            SERVER_PROPERTIES.format(port=self.port, controller_port=self.controller_port,
+                                     directory=self.directory) + extra_properties)
+
+    def format(self):
+        if self.kind == "apache":
+            command = java_command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self.properties,
+                                   "--standalone", "--ignore-formatted")
+        else:
+            command = [kavka_binary(), "format", "-t", CLUSTER_ID, "-c", self.properties, "--standalone",
+                       "--ignore-formatted"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"format of {self.kind} failed:\n{done.stdout}{done.stderr}")
+
+    def start(self, timeout=60):
+        if self.kind == "apache":
+            command = java_command("kafka.Kafka", self.properties, heap="1g", log_level="info")
+        else:
+            command = [kavka_binary(), self.properties]
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{self.kind} ended with {self.process.returncode}:\n{self.log_tail()}")
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return self
+            except OSError:
+                time.sleep(0.05)
+        raise RuntimeError(f"{self.kind} did not listen on {self.bootstrap} in {timeout} s:\n{self.log_tail()}")
+
+    def log_tail(self, lines=40):
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    def stop(self, signal_number=signal.SIGTERM):
+        if self.process is None:
+            return
+        self.process.send_signal(signal_number)
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def __enter__(self):
+        self.format()
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+        if self.own_directory and not os.environ.get("KAVKA_COMPAT_KEEP"):
+            shutil.rmtree(self.directory, ignore_errors=True)

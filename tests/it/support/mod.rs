@@ -1,0 +1,4 @@
+//! What every integration test needs: a node of its own and a client that speaks raw requests.
+
+pub mod client;
+pub mod node;

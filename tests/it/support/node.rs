@@ -1,0 +1,210 @@
+//! A kavka process with its own directory and ports; killed when dropped.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long a test waits for a condition before it fails.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running node.
+pub struct Node {
+    child: Option<Child>,
+    pub port: u16,
+    pub controller_port: u16,
+    directory: Arc<TempDir>,
+    overrides: Vec<(String, String)>,
+    output: Arc<Mutex<String>>,
+}
+
+/// Two ports that were free a moment ago.
+pub fn free_ports() -> (u16, u16) {
+    let first = TcpListener::bind("127.0.0.1:0").unwrap();
+    let second = TcpListener::bind("127.0.0.1:0").unwrap();
+    (
+        first.local_addr().unwrap().port(),
+        second.local_addr().unwrap().port(),
+    )
+}
+
+/// Waits until `condition` holds; fails the test with `what` when it does not in time.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "gave up waiting until {what}");
+        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+impl Node {
+    /// Starts a node on an empty directory; `overrides` are added to the properties of a combined node.
+    pub fn start(overrides: &[(&str, &str)]) -> Node {
+        let (port, controller_port) = free_ports();
+        let overrides = overrides
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect::<Vec<_>>();
+        let mut node = Node {
+            child: None,
+            port,
+            controller_port,
+            directory: Arc::new(tempfile::tempdir().unwrap()),
+            overrides,
+            output: Arc::default(),
+        };
+        node.start_again();
+        node
+    }
+
+    /// The node's log directory.
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    pub fn properties_path(&self) -> PathBuf {
+        self.directory.path().join("server.properties")
+    }
+
+    fn write_properties(&self) {
+        let mut text = format!(
+            "process.roles=broker,controller\nnode.id=1\n\
+             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+             controller.listener.names=CONTROLLER\n\
+             controller.quorum.bootstrap.servers=127.0.0.1:{controller}\n\
+             log.dirs={data}\n\
+             offsets.topic.num.partitions=5\noffsets.topic.replication.factor=1\n\
+             transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
+             group.initial.rebalance.delay.ms=0\n",
+            port = self.port,
+            controller = self.controller_port,
+            data = self.data().display(),
+        );
+        for (key, value) in &self.overrides {
+            text.push_str(&format!("{key}={value}\n"));
+        }
+        std::fs::write(self.properties_path(), text).unwrap();
+    }
+
+    /// Starts the process (again) on the same directory and ports, and waits until it answers.
+    pub fn start_again(&mut self) {
+        assert!(self.child.is_none(), "the node is running");
+        self.write_properties();
+        let mut child = kavka_command(&[self.properties_path().as_path()])
+            .spawn()
+            .unwrap();
+        for pipe in [
+            child
+                .stdout
+                .take()
+                .map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
+            child
+                .stderr
+                .take()
+                .map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            let output = Arc::clone(&self.output);
+            std::thread::spawn(move || {
+                for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                    let mut output = output.lock().unwrap();
+                    output.push_str(&line);
+                    output.push('\n');
+                }
+            });
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(self.address()).is_err() {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("kavka ended with {status}:\n{}", self.output());
+            }
+            assert!(
+                Instant::now() < deadline,
+                "kavka does not listen:\n{}",
+                self.output()
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.child = Some(child);
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    pub fn controller_address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.controller_port))
+    }
+
+    /// All that the node has printed.
+    pub fn output(&self) -> String {
+        self.output.lock().unwrap().clone()
+    }
+
+    pub fn process_id(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// SIGTERM; returns how long the node took to end, which must be with exit code 0.
+    pub fn terminate(&mut self) -> Duration {
+        let mut child = self.child.take().unwrap();
+        let started = Instant::now();
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let deadline = started + PATIENCE;
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                assert!(
+                    status.success(),
+                    "kavka ended with {status} on SIGTERM:\n{}",
+                    self.output()
+                );
+                return started.elapsed();
+            }
+            assert!(
+                Instant::now() < deadline,
+                "kavka does not end on SIGTERM:\n{}",
+                self.output()
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("the node printed:\n{}", self.output());
+        }
+    }
+}
+
+/// The binary under test with `arguments`, its output captured.
+pub fn kavka_command(arguments: &[&Path]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kavka"));
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
