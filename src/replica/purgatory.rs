@@ -1,0 +1,1 @@
+//! Delayed produce and fetch: an event and a deadline, no polling, no thread.
