@@ -1,13 +1,52 @@
 //! DISK: one partition's log, log directories, checkpoints, recovery, retention.
+//!
+//! Owns every file of a log directory but `meta.properties` and the metadata log's quorum files. The map:
+//!
+//! ```text
+//! log_manager      log dirs: lock, clean-shutdown file, checkpoints, loading, deletion, retention pass
+//!   unified_log    one partition: append, read, offsets, truncation, retention
+//!     recovery     what is done to its files at start
+//!     segment      .log + offset_index + time_index + transaction_index
+//!     producer_state*  leader_epoch_cache*            (pure)
+//!     validator*   the rules for producers' records
+//!   checkpoint, clean_shutdown, partition_metadata    small text files, replaced atomically
+//!   open_file_cache  which of the files are open
+//! ```
+//!
+//! Never knows replicas, requests or error codes of the wire.
 
 use std::fmt;
 use std::sync::Arc;
+
+mod error;
+mod log_config;
+mod log_manager;
+mod types;
+mod unified_log;
+
+pub use error::LogError;
+pub use log_config::LogConfig;
+pub use log_manager::{LogDirFailureListener, LogManager, LogManagerConfig};
+pub use types::{
+    AbortedTransaction, AppendOrigin, FetchDataInfo, FetchIsolation, LogAppendInfo, LogOffsetMetadata,
+    ProducerStateSummary, TimestampAndOffset, UNKNOWN_FILE_POSITION,
+};
+pub use unified_log::UnifiedLog;
 
 /// A topic's name and a partition's index.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicPartition {
     pub topic: Arc<str>,
     pub partition: i32,
+}
+
+impl TopicPartition {
+    pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> Self {
+        Self {
+            topic: topic.into(),
+            partition,
+        }
+    }
 }
 
 impl fmt::Display for TopicPartition {
