@@ -15,6 +15,8 @@
 //!
 //! Never knows replicas, requests or error codes of the wire.
 
+pub mod validator;
+
 use std::fmt;
 use std::sync::Arc;
 
