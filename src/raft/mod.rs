@@ -1,1 +1,31 @@
-//! CONSENSUS: KRaft, a pure step machine and the driver that runs its outputs on log and network.
+//! CONSENSUS: KRaft (KIP-595, KIP-630, KIP-853, KIP-996), a pure step machine and the driver that runs its outputs.
+//!
+//! ```text
+//! client.rs             the handle that the rest of the node holds: append, listen, snapshots, remote requests
+//! driver.rs             the raft thread: runs the machine's outputs on the metadata log, in order
+//! node.rs*  state.rs*   the machine: (now, input) -> outputs; voters.rs* rpc.rs* its vocabulary
+//! metadata_log.rs       the log of __cluster_metadata-0 and the snapshots beside it
+//! snapshot.rs           checkpoint files; quorum_state_file.rs the durable vote; storage.rs what `format` writes
+//! ```
+//! `*` = pure: no I/O, clock, threads or randomness.
+//!
+//! Invariants: a vote and an epoch are durable before anybody hears of them; a record is committed only after the log is
+//! fsynced (the JVM leader counts its own unflushed end, which with one voter acknowledges what a power cut may
+//! lose: we do not); a listener sees every committed batch once, in order, and nothing else. A disk error ends the
+//! raft thread: nothing is committed after it, and every listener is told.
+
+mod client;
+mod error;
+mod listener;
+mod placeholder;
+pub mod storage;
+mod types;
+
+pub use client::RaftClient;
+pub use error::RaftError;
+pub use listener::{CommittedBatch, RaftListener, SnapshotContents};
+pub use placeholder::MetadataRecord;
+pub use types::{
+    CLUSTER_METADATA_TOPIC_ID, CLUSTER_METADATA_TOPIC_NAME, Endpoint, LeaderAndEpoch, OffsetAndEpoch,
+    VersionedRecord,
+};
