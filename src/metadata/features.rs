@@ -1,0 +1,36 @@
+//! Finalized feature levels in the image.
+//!
+//! Pure. `metadata.version` is apart; `kraft.version` is not here at all, it lives in control records.
+
+use std::collections::BTreeMap;
+
+use super::metadata_version::{ELIGIBLE_LEADER_REPLICAS_VERSION, MetadataVersion};
+
+/// All finalized features.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FeaturesImage {
+    /// `None` until the first FeatureLevel record of it.
+    pub metadata_version: Option<MetadataVersion>,
+    /// The other features; levels are above 0.
+    pub finalized: BTreeMap<String, i16>,
+}
+
+impl FeaturesImage {
+    /// The finalized level, or the lowest supported while none is known.
+    pub fn metadata_version_or_minimum(&self) -> MetadataVersion {
+        self.metadata_version.unwrap_or(MetadataVersion::MINIMUM)
+    }
+
+    /// The finalized level of a feature, 0 if it is off.
+    pub fn level(&self, name: &str) -> i16 {
+        if name == MetadataVersion::FEATURE_NAME {
+            return self.metadata_version.map_or(0, MetadataVersion::level);
+        }
+        self.finalized.get(name).copied().unwrap_or(0)
+    }
+
+    /// KIP-966.
+    pub fn is_elr_enabled(&self) -> bool {
+        self.level(ELIGIBLE_LEADER_REPLICAS_VERSION) > 0
+    }
+}

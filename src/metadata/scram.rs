@@ -1,0 +1,34 @@
+//! SCRAM credentials in the image. Kept and written again; nobody asks them yet.
+//!
+//! Pure.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::shared_map::SharedMap;
+
+/// What is stored of a user's password for one mechanism.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ScramCredential {
+    pub salt: Bytes,
+    pub stored_key: Bytes,
+    pub server_key: Bytes,
+    pub iterations: i32,
+}
+
+/// Keys do not belong in a log line.
+impl std::fmt::Debug for ScramCredential {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ScramCredential")
+            .field("iterations", &self.iterations)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Credentials by mechanism number and user.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ScramImage {
+    pub by_mechanism_and_user: SharedMap<(i8, Arc<str>), Arc<ScramCredential>>,
+}
