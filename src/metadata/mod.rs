@@ -30,12 +30,14 @@ pub mod shared_map;
 pub mod topics;
 
 pub use cache::MetadataCache;
-pub use cluster::{BrokerRegistration, ClusterImage, ControllerRegistration, Endpoint, SecurityProtocol, VersionRange};
+pub use cluster::{
+    BrokerRegistration, ClusterImage, ControllerRegistration, Endpoint, SecurityProtocol, VersionRange,
+};
 pub use configs::{ConfigResource, ConfigResourceType, ConfigsImage};
 pub use delta::{LocalReplicaChanges, MetadataDelta, PartitionInfo, TopicsDelta};
 pub use features::FeaturesImage;
 pub use image::{MetadataImage, MetadataProvenance, ReplayError};
-pub use loader::MetadataLoader;
+// pub use loader::MetadataLoader;
 pub use metadata_version::MetadataVersion;
 pub use partition::{LeaderRecoveryState, NO_LEADER, PartitionRegistration};
 pub use publisher::MetadataPublisher;

@@ -89,6 +89,11 @@ impl PartitionRegistration {
     /// Where `replica`'s log lies; `None` if it is no replica.
     pub fn directory_of(&self, replica: i32) -> Option<Uuid> {
         let index = self.replicas.iter().position(|id| *id == replica)?;
-        Some(self.directories.get(index).copied().unwrap_or(directory_id::MIGRATING))
+        Some(
+            self.directories
+                .get(index)
+                .copied()
+                .unwrap_or(directory_id::MIGRATING),
+        )
     }
 }

@@ -1,0 +1,1 @@
+//! Turns raft's commits into images and hands them to the publishers.
