@@ -10,6 +10,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::TopicPartition;
+use super::validator::ValidationError;
 
 /// An error of the log layer. Cheap to clone: it is kept for a directory that went offline.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -50,6 +51,10 @@ pub enum LogError {
         size: usize,
         max: usize,
     },
+
+    /// The validator refused the records; carries which ones (KIP-467).
+    #[error(transparent)]
+    Validation(#[from] ValidationError),
 
     /// INVALID_RECORD, found outside of the validator.
     #[error("{reason}")]

@@ -129,3 +129,38 @@ pub struct OffsetForLeaderEpochResult {
     /// (epoch, end offset), both -1 where the epoch is not known.
     pub result: Result<(i32, i64), ReplicaError>,
 }
+
+/// A slice of no file in particular, for tests.
+#[cfg(test)]
+pub(crate) fn test_slice(length: usize) -> FileSlice {
+    #[derive(Debug)]
+    struct NoFile;
+    impl crate::io::disk::DiskFile for NoFile {
+        fn read_at(&self, _: &mut [u8], _: u64) -> std::io::Result<usize> {
+            Ok(0)
+        }
+        fn write_all_at(&self, _: &[u8], _: u64) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn write_all_vectored_at(&self, _: &[&[u8]], _: u64) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn len(&self) -> std::io::Result<u64> {
+            Ok(0)
+        }
+        fn set_len(&self, _: u64) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn sync_data(&self) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn as_file(&self) -> Option<&std::fs::File> {
+            None
+        }
+    }
+    FileSlice {
+        file: std::sync::Arc::new(NoFile),
+        position: 0,
+        length,
+    }
+}

@@ -9,6 +9,7 @@
 
 pub mod error;
 pub mod fetch;
+pub mod fetch_session;
 pub mod partition;
 pub mod producer_ids;
 pub mod purgatory;
