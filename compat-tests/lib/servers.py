@@ -129,8 +129,8 @@ class Server:
                 time.sleep(0.05)
         raise RuntimeError(f"{self.kind} did not listen on {self.bootstrap} in {timeout} s:\n{self.log_tail()}")
 
-    def log_tail(self, lines=40):
-        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+    def log_tail(self, lines=15):
+        return "\n".join(line[:300] for line in self.log_path.read_text(errors="replace").splitlines()[-lines:])
 
     def stop(self, signal_number=signal.SIGTERM):
         if self.process is None:
