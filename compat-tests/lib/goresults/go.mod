@@ -1,0 +1,3 @@
+module kavka.compat/results
+
+go 1.21
