@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use crate::record::{BatchOptions, RecordError};
+use crate::record::{BatchBuilder, BatchOptions, Compression, RecordError, records_of};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ControlRecordType {
@@ -113,10 +113,46 @@ impl EndTransactionMarker {
 
 /// A control batch of one record. `options` gives offset, epochs and producer; the control flag is set here.
 pub fn control_batch(
-    _options: BatchOptions,
-    _control_type: ControlRecordType,
-    _value: &[u8],
-    _timestamp: i64,
+    options: BatchOptions,
+    control_type: ControlRecordType,
+    value: &[u8],
+    timestamp: i64,
 ) -> Result<Bytes, RecordError> {
-    todo!()
+    let options = BatchOptions {
+        is_control: true,
+        compression: Compression::None,
+        ..options
+    };
+    let mut builder = BatchBuilder::new(options);
+    builder.append(timestamp, Some(&control_type.key()), Some(value), &[]);
+    builder.build()
 }
+
+/// The control type of a control batch: that of its first record.
+pub fn control_type_of(batch: &Bytes) -> Result<ControlRecordType, RecordError> {
+    let record = records_of(batch)?.next().transpose()?;
+    match record.and_then(|record| record.key) {
+        Some(key) => ControlRecordType::parse_key(&key),
+        None => Err(RecordError::InvalidControlRecord("a control batch without a key")),
+    }
+}
+
+/// The marker in a control batch of a transaction; none if it is another control batch.
+pub fn end_transaction_marker_of(batch: &Bytes) -> Result<Option<EndTransactionMarker>, RecordError> {
+    let Some(record) = records_of(batch)?.next().transpose()? else {
+        return Ok(None);
+    };
+    let Some(key) = record.key else {
+        return Err(RecordError::InvalidControlRecord("a control batch without a key"));
+    };
+    match ControlRecordType::parse_key(&key)? {
+        ControlRecordType::Commit | ControlRecordType::Abort => {
+            EndTransactionMarker::parse(&key, record.value.as_deref().unwrap_or_default()).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+#[path = "control_record_test.rs"]
+mod control_record_test;

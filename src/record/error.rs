@@ -28,32 +28,50 @@ pub enum RecordError {
         compression: Compression,
         reason: String,
     },
+    #[error("{compression} failed: {reason}")]
+    Compression {
+        compression: Compression,
+        reason: String,
+    },
     #[error("inflated size exceeds the limit of {limit} bytes")]
     InflatedTooLarge { limit: usize },
-    #[error("invalid record count {0} in batch")]
-    InvalidCount(i32),
-    /// The payload ended before all records were read, or went on after the last one.
+    #[error("invalid message of magic 0 or 1: {0}")]
+    InvalidLegacyMessage(&'static str),
+    #[error("a batch cannot hold this: {0}")]
+    InvalidBatch(&'static str),
     #[error("{0}")]
     InvalidRecord(InvalidRecord),
     #[error("control record: {0}")]
     InvalidControlRecord(&'static str),
 }
 
-/// How a record inside a batch breaks the format.
+/// How a record inside a batch breaks the format. The texts are Kafka's: clients see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRecord {
     #[error("Found invalid record structure")]
     Structure,
-    #[error("Invalid record size: expected {expected} bytes in record payload, but only {available} remain")]
-    Size { expected: i64, available: i64 },
+    #[error("Found invalid record count {0} in magic v2 batch")]
+    Count(i32),
+    #[error("Invalid record size: {0} is negative.")]
+    NegativeSize(i32),
+    #[error("Invalid record size: {size} exceeds the configured maximum record size of {maximum}.")]
+    SizeTooLarge { size: i32, maximum: i32 },
+    #[error("Invalid record size: expected {0} bytes in record payload, but the record payload reached EOF.")]
+    SizeAtEnd(usize),
+    #[error(
+        "Invalid record size: expected {expected} bytes in record payload, but instead the buffer has only {available} remaining bytes."
+    )]
+    Size { expected: usize, available: usize },
     #[error(
         "Invalid record size: expected to read {expected} bytes in record payload, but instead read {read}"
     )]
-    SizeMismatch { expected: i64, read: i64 },
+    SizeMismatch { expected: usize, read: usize },
     #[error("Found invalid number of record headers {0}")]
     HeaderCount(i32),
     #[error("Invalid negative header key size {0}")]
     HeaderKeySize(i32),
+    #[error("Reached end of input stream before skipping all bytes. Remaining bytes:{0}")]
+    CutOff(usize),
     #[error("Incorrect declared batch size, premature EOF reached")]
     PrematureEnd,
     #[error("Incorrect declared batch size, records still remaining in file")]
