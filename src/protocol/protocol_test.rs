@@ -1,0 +1,240 @@
+//! Versions of every RPC type against the schema, and round trips of random messages through every type and version.
+
+use super::layout::{self, Field, Kind, Layout, within};
+use super::{Message, VersionRange};
+use bytes::{BufMut, Bytes, BytesMut};
+use kafka_protocol::protocol::{Decodable, Encodable};
+use std::fmt::Debug;
+
+type RoundTrip = fn(&Bytes, i16) -> Result<(Bytes, usize, String), String>;
+
+include!(concat!(env!("OUT_DIR"), "/versions_test.rs"));
+
+/// Decodes, encodes again; the bytes, the size that was computed, and the message in words.
+fn round_trip<T: Encodable + Decodable + Debug>(
+    bytes: &Bytes,
+    version: i16,
+) -> Result<(Bytes, usize, String), String> {
+    let mut left = bytes.clone();
+    let message = T::decode(&mut left, version).map_err(|error| format!("decode: {error}"))?;
+    if !left.is_empty() {
+        return Err(format!("{} bytes were not read", left.len()));
+    }
+    let mut again = BytesMut::new();
+    message
+        .encode(&mut again, version)
+        .map_err(|error| format!("encode: {error}"))?;
+    let size = message
+        .compute_size(version)
+        .map_err(|error| format!("size: {error}"))?;
+    Ok((again.freeze(), size, format!("{message:?}")))
+}
+
+/// Writes random values into a layout.
+struct Random {
+    random: fastrand::Rng,
+    version: i16,
+    flexible: bool,
+    out: BytesMut,
+}
+
+impl Random {
+    fn message(layout: &Layout, version: i16, seed: u64) -> Bytes {
+        let mut random = Random {
+            random: fastrand::Rng::with_seed(seed),
+            version,
+            flexible: version >= layout.first_flexible_version,
+            out: BytesMut::new(),
+        };
+        random.fields(layout.fields);
+        random.out.freeze()
+    }
+
+    fn varint(&mut self, mut value: u32) {
+        while value >= 0x80 {
+            self.out.put_u8(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.out.put_u8(value as u8);
+    }
+
+    fn length(&mut self, length: Option<usize>, short: bool) {
+        let length = length.map_or(-1, |length| length as i32);
+        match (self.flexible, short) {
+            (true, _) => self.varint((length + 1) as u32),
+            (false, true) => self.out.put_i16(length as i16),
+            (false, false) => self.out.put_i32(length),
+        }
+    }
+
+    fn fields(&mut self, fields: &'static [Field]) {
+        let version = self.version;
+        let present = || fields.iter().filter(move |field| within(field.versions, version));
+        for field in present().filter(|field| field.tag.is_none()) {
+            self.value(field.kind, within(field.nullable, version));
+        }
+        if !self.flexible {
+            return;
+        }
+        let mut tagged: Vec<&Field> = present().filter(|field| field.tag.is_some()).collect();
+        tagged.sort_by_key(|field| field.tag);
+        tagged.retain(|_| self.random.bool());
+        self.varint(tagged.len() as u32);
+        for field in tagged {
+            let before = std::mem::take(&mut self.out);
+            self.tagged_value(field);
+            let value = std::mem::replace(&mut self.out, before);
+            self.varint(field.tag.unwrap());
+            self.varint(value.len() as u32);
+            self.out.extend_from_slice(&value);
+        }
+    }
+
+    /// A value that is not the default, which is not written again.
+    fn tagged_value(&mut self, field: &Field) {
+        match field.kind {
+            Kind::Array(element) => {
+                self.length(Some(1), false);
+                self.value(*element, false);
+            }
+            Kind::Struct(fields) => {
+                if within(field.nullable, self.version) {
+                    self.out.put_i8(1);
+                }
+                self.fields(fields);
+            }
+            Kind::Bool => self.out.put_u8(1),
+            Kind::String => {
+                self.length(Some(1), true);
+                self.out.put_u8(b'x');
+            }
+            kind => self.value(kind, false),
+        }
+    }
+
+    fn value(&mut self, kind: Kind, nullable: bool) {
+        if nullable && self.random.u8(..4) == 0 {
+            match kind {
+                Kind::String => self.length(None, true),
+                Kind::Struct(_) => self.out.put_i8(-1),
+                _ => self.length(None, false),
+            }
+            return;
+        }
+        match kind {
+            Kind::Bool => self.out.put_u8(u8::from(self.random.bool())),
+            Kind::Int8 => self.out.put_i8(self.random.i8(2..)),
+            Kind::Int16 => self.out.put_i16(self.random.i16(2..)),
+            Kind::Int32 => self.out.put_i32(self.random.i32(3..)),
+            Kind::Int64 => self.out.put_i64(self.random.i64(3..)),
+            Kind::Float64 => self.out.put_f64(self.random.f64()),
+            Kind::Uuid => self.out.put_u128(self.random.u128(1..)),
+            Kind::String => {
+                let length = self.random.usize(..4);
+                self.length(Some(length), true);
+                self.out.put_slice(&b"abcd"[..length]);
+            }
+            Kind::Bytes | Kind::Records => {
+                let length = self.random.usize(..4);
+                self.length(Some(length), false);
+                self.out.put_slice(&[0, 0xff, 7, 9][..length]);
+            }
+            Kind::Struct(fields) => {
+                if nullable {
+                    self.out.put_i8(1);
+                }
+                self.fields(fields);
+            }
+            Kind::Array(element) => {
+                let count = self.random.usize(..3);
+                self.length(Some(count), false);
+                (0..count).for_each(|_| self.value(*element, false));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_rpc_type_covers_exactly_the_versions_of_kafka_4_4() {
+    let wrong: Vec<_> = versions()
+        .into_iter()
+        .filter(|(_, expected, actual)| (actual.min, actual.max) != *expected)
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "add to GENERATED_RPCS in codegen/mod.rs: {wrong:?}"
+    );
+}
+
+#[test]
+fn random_message_of_every_version_survives_a_round_trip() {
+    let mut failures = Vec::new();
+    let mut tried = 0;
+    for (layout, round_trip) in round_trips() {
+        for version in layout.versions.0..=layout.versions.1 {
+            for seed in 0..20 {
+                let bytes = Random::message(&layout, version, seed);
+                let name = format!("{} v{version} seed {seed}", layout.name);
+                tried += 1;
+                if let Err(error) = layout.check(version, &bytes) {
+                    failures.push(format!("{name}: check: {error}"));
+                }
+                match round_trip(&bytes, version) {
+                    Err(error) => failures.push(format!("{name}: {error}")),
+                    Ok((again, _, words)) if again != bytes => {
+                        failures.push(format!("{name}: {bytes:?} became {again:?}: {words}"))
+                    }
+                    Ok((again, size, _)) if again.len() != size => {
+                        failures.push(format!("{name}: size {size} for {}", again.len()))
+                    }
+                    // A tagged field that the type lacks would land here and still survive.
+                    Ok((_, _, words))
+                        if words
+                            .replace("unknown_tagged_fields: {}", "")
+                            .contains("unknown_tagged_fields") =>
+                    {
+                        failures.push(format!("{name}: fields are not known: {words}"))
+                    }
+                    Ok(_) => {}
+                }
+            }
+        }
+    }
+    failures.sort();
+    assert!(tried > 10_000, "only {tried}");
+    assert!(
+        failures.is_empty(),
+        "{} failures, first: {:#?}",
+        failures.len(),
+        &failures[..failures.len().min(5)]
+    );
+}
+
+#[test]
+fn damaged_message_is_refused_by_the_check_or_decodes() {
+    let mut random = fastrand::Rng::with_seed(7);
+    for (layout, round_trip) in round_trips() {
+        for version in layout.versions.0..=layout.versions.1 {
+            for seed in 0..20 {
+                let mut bytes = Random::message(&layout, version, seed).to_vec();
+                for _ in 0..random.usize(1..4) {
+                    if !bytes.is_empty() {
+                        let at = random.usize(..bytes.len());
+                        bytes[at] = random.u8(..);
+                    }
+                }
+                bytes.truncate(random.usize(..=bytes.len()));
+                if layout.check(version, &bytes).is_ok()
+                    && let Err(error) = round_trip(&Bytes::from(bytes.clone()), version)
+                    // What came may not be writable again: a tag twice, a default that was spelled out.
+                    && error.starts_with("decode")
+                {
+                    panic!(
+                        "{} v{version}: the check passed but {error}: {bytes:?}",
+                        layout.name
+                    );
+                }
+            }
+        }
+    }
+}
