@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::shared_map::SharedMap;
+use crate::protocol::records::metadata::ConfigRecord;
 
 /// Kinds of resource that carry settings (`ConfigResource.Type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,5 +95,34 @@ impl ConfigsImage {
 
     pub fn iter(&self) -> impl Iterator<Item = (&ConfigResource, &Arc<BTreeMap<String, String>>)> {
         self.by_resource.iter()
+    }
+}
+
+impl ConfigsImage {
+    pub(super) fn replay_config(&mut self, record: &ConfigRecord) -> ConfigResource {
+        let resource = ConfigResource::new(
+            ConfigResourceType::from_id(record.resource_type),
+            record.resource_name.as_str(),
+        );
+        let mut settings = self.by_resource.get(&resource).cloned().unwrap_or_default();
+        match &record.value {
+            Some(value) => {
+                Arc::make_mut(&mut settings).insert(record.name.to_string(), value.to_string());
+            }
+            None => {
+                Arc::make_mut(&mut settings).remove(record.name.as_str());
+            }
+        }
+        if settings.is_empty() {
+            self.by_resource.remove(&resource);
+        } else {
+            self.by_resource.insert(resource.clone(), settings);
+        }
+        resource
+    }
+
+    /// A topic is gone, and its settings with it. Whether it had any.
+    pub(super) fn remove(&mut self, resource: &ConfigResource) -> bool {
+        self.by_resource.remove(resource).is_some()
     }
 }

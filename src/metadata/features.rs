@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use super::metadata_version::{ELIGIBLE_LEADER_REPLICAS_VERSION, MetadataVersion};
+use super::metadata_version::{ELIGIBLE_LEADER_REPLICAS_VERSION, KRAFT_VERSION, MetadataVersion};
+use crate::protocol::records::metadata::FeatureLevelRecord;
 
 /// All finalized features.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,5 +33,21 @@ impl FeaturesImage {
     /// KIP-966.
     pub fn is_elr_enabled(&self) -> bool {
         self.level(ELIGIBLE_LEADER_REPLICAS_VERSION) > 0
+    }
+}
+
+impl FeaturesImage {
+    pub(super) fn replay_feature_level(&mut self, record: &FeatureLevelRecord) {
+        match record.name.as_str() {
+            MetadataVersion::FEATURE_NAME => self.metadata_version = Some(MetadataVersion(record.feature_level)),
+            // Its place is the control records; old tools wrote it here too.
+            KRAFT_VERSION => {}
+            name if record.feature_level == 0 => {
+                self.finalized.remove(name);
+            }
+            name => {
+                self.finalized.insert(name.to_owned(), record.feature_level);
+            }
+        }
     }
 }

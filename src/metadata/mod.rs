@@ -10,6 +10,7 @@
 //! what is there. Everything here but the loader, the cache and the life cycle's shell is pure.
 
 pub mod acls;
+pub mod batch_loader;
 pub mod broker_lifecycle;
 pub mod cache;
 pub mod client_quotas;
@@ -37,7 +38,7 @@ pub use configs::{ConfigResource, ConfigResourceType, ConfigsImage};
 pub use delta::{LocalReplicaChanges, MetadataDelta, PartitionInfo, TopicsDelta};
 pub use features::FeaturesImage;
 pub use image::{MetadataImage, MetadataProvenance, ReplayError};
-// pub use loader::MetadataLoader;
+pub use loader::{MetadataLoader, MetadataLoaderConfig};
 pub use metadata_version::MetadataVersion;
 pub use partition::{LeaderRecoveryState, NO_LEADER, PartitionRegistration};
 pub use publisher::MetadataPublisher;

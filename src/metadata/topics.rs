@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::image::ReplayError;
 use super::partition::PartitionRegistration;
 use super::shared_map::SharedMap;
 
@@ -70,5 +71,48 @@ impl TopicsImage {
     /// Number of partitions over all topics.
     pub fn partition_count(&self) -> usize {
         self.partition_count
+    }
+}
+
+/// Changes; who calls them keeps track of what changed.
+impl TopicsImage {
+    pub(crate) fn add_topic(&mut self, name: &str, id: Uuid) -> Result<Arc<str>, ReplayError> {
+        if let Some(existing) = self.by_name.get(name) {
+            return Err(ReplayError::DuplicateTopic {
+                name: name.to_owned(),
+                existing: *existing,
+                new: id,
+            });
+        }
+        let name: Arc<str> = Arc::from(name);
+        let topic = TopicImage {
+            name: name.clone(),
+            id,
+            partitions: BTreeMap::new(),
+        };
+        self.by_id.insert(id, Arc::new(topic));
+        self.by_name.insert(name.clone(), id);
+        Ok(name)
+    }
+
+    pub(crate) fn remove_topic(&mut self, id: Uuid) -> Result<Arc<TopicImage>, ReplayError> {
+        let topic = self.by_id.remove(&id).ok_or(ReplayError::UnknownTopicId(id))?;
+        self.by_name.remove(&*topic.name);
+        self.partition_count -= topic.partitions.len();
+        Ok(topic)
+    }
+
+    pub(crate) fn put_partition(
+        &mut self,
+        id: Uuid,
+        partition: i32,
+        registration: Arc<PartitionRegistration>,
+    ) -> Result<(), ReplayError> {
+        let topic = self.by_id.get_mut(&id).ok_or(ReplayError::UnknownTopicId(id))?;
+        let previous = Arc::make_mut(topic).partitions.insert(partition, registration);
+        if previous.is_none() {
+            self.partition_count += 1;
+        }
+        Ok(())
     }
 }
