@@ -14,10 +14,22 @@ use BrokerControlState::{ControlledShutdown, Fenced, ShutdownNow, Unfenced};
 fn fenced_broker_is_unfenced_only_when_it_has_read_its_registration() {
     let mut heartbeats = Heartbeats::new(9000);
     heartbeats.register(1, true);
-    assert_eq!(heartbeats.next_state(1, wish(9, false, false), 10, false), Some((Fenced, Fenced)));
-    assert_eq!(heartbeats.next_state(1, wish(10, false, false), 10, false), Some((Fenced, Unfenced)));
-    assert_eq!(heartbeats.next_state(1, wish(10, true, false), 10, false), Some((Fenced, Fenced)));
-    assert_eq!(heartbeats.next_state(1, wish(0, true, true), 10, true), Some((Fenced, ShutdownNow)));
+    assert_eq!(
+        heartbeats.next_state(1, wish(9, false, false), 10, false),
+        Some((Fenced, Fenced))
+    );
+    assert_eq!(
+        heartbeats.next_state(1, wish(10, false, false), 10, false),
+        Some((Fenced, Unfenced))
+    );
+    assert_eq!(
+        heartbeats.next_state(1, wish(10, true, false), 10, false),
+        Some((Fenced, Fenced))
+    );
+    assert_eq!(
+        heartbeats.next_state(1, wish(0, true, true), 10, true),
+        Some((Fenced, ShutdownNow))
+    );
     assert_eq!(heartbeats.next_state(2, wish(0, true, true), 10, true), None);
 }
 
@@ -36,8 +48,14 @@ fn unfenced_broker_with_leaderships_shuts_down_after_all_others_have_read_on() {
     heartbeats.maybe_set_controlled_shutdown_offset(1, 99);
     assert!(heartbeats.is_shutting_down(1));
     let next = |heartbeats: &Heartbeats, leads| heartbeats.next_state(1, wish(50, false, true), 10, leads);
-    assert_eq!(next(&heartbeats, true), Some((ControlledShutdown, ControlledShutdown)));
-    assert_eq!(next(&heartbeats, false), Some((ControlledShutdown, ControlledShutdown)));
+    assert_eq!(
+        next(&heartbeats, true),
+        Some((ControlledShutdown, ControlledShutdown))
+    );
+    assert_eq!(
+        next(&heartbeats, false),
+        Some((ControlledShutdown, ControlledShutdown))
+    );
     heartbeats.touch(2, false, 55);
     assert_eq!(next(&heartbeats, false), Some((ControlledShutdown, ShutdownNow)));
 }
@@ -46,10 +64,22 @@ fn unfenced_broker_with_leaderships_shuts_down_after_all_others_have_read_on() {
 fn unfenced_broker_without_leaderships_may_go_at_once() {
     let mut heartbeats = Heartbeats::new(9000);
     heartbeats.register(1, false);
-    assert_eq!(heartbeats.next_state(1, wish(5, false, true), 1, false), Some((Unfenced, ShutdownNow)));
-    assert_eq!(heartbeats.next_state(1, wish(5, true, true), 1, true), Some((Unfenced, ShutdownNow)));
-    assert_eq!(heartbeats.next_state(1, wish(5, true, false), 1, true), Some((Unfenced, Fenced)));
-    assert_eq!(heartbeats.next_state(1, wish(5, false, false), 1, true), Some((Unfenced, Unfenced)));
+    assert_eq!(
+        heartbeats.next_state(1, wish(5, false, true), 1, false),
+        Some((Unfenced, ShutdownNow))
+    );
+    assert_eq!(
+        heartbeats.next_state(1, wish(5, true, true), 1, true),
+        Some((Unfenced, ShutdownNow))
+    );
+    assert_eq!(
+        heartbeats.next_state(1, wish(5, true, false), 1, true),
+        Some((Unfenced, Fenced))
+    );
+    assert_eq!(
+        heartbeats.next_state(1, wish(5, false, false), 1, true),
+        Some((Unfenced, Unfenced))
+    );
 }
 
 #[test]

@@ -116,7 +116,11 @@ impl RackList {
         let mut by_name: BTreeMap<Option<&str>, Rack> = BTreeMap::new();
         for broker in brokers {
             let rack = by_name.entry(broker.rack.as_deref()).or_default();
-            let list = if broker.fenced { &mut rack.fenced } else { &mut rack.unfenced };
+            let list = if broker.fenced {
+                &mut rack.fenced
+            } else {
+                &mut rack.unfenced
+            };
             list.brokers.push(broker.id);
         }
         let mut racks: Vec<Rack> = by_name.into_values().collect();
@@ -124,7 +128,11 @@ impl RackList {
             rack.fenced.initialize(random);
             rack.unfenced.initialize(random);
         }
-        let offset = if racks.is_empty() { 0 } else { random.next_below(racks.len()) };
+        let offset = if racks.is_empty() {
+            0
+        } else {
+            random.next_below(racks.len())
+        };
         Self {
             racks,
             epoch: 0,

@@ -52,11 +52,18 @@ fn one_unfenced_broker_leads_everything_and_ends() {
 
 #[test]
 fn fenced_broker_never_leads_even_in_the_rack_of_the_turn() {
-    let brokers = [broker(1, Some("a"), true), broker(2, Some("b"), false), broker(3, Some("b"), false)];
+    let brokers = [
+        broker(1, Some("a"), true),
+        broker(2, Some("b"), false),
+        broker(3, Some("b"), false),
+    ];
     let placed = place(&brokers, 20, 2, &mut fastrand::Rng::with_seed(3)).unwrap();
     for replicas in placed {
         assert_ne!(replicas[0], 1);
-        assert!(replicas.contains(&1), "the other rack carries the second replica: {replicas:?}");
+        assert!(
+            replicas.contains(&1),
+            "the other rack carries the second replica: {replicas:?}"
+        );
     }
 }
 
@@ -65,7 +72,10 @@ fn impossible_factor_is_kafkas_message() {
     let brokers = [broker(1, None, false)];
     assert_eq!(
         place(&brokers, 1, 3, &mut Zero),
-        Err("The target replication factor of 3 cannot be reached because only 1 broker(s) are registered.".into())
+        Err(
+            "The target replication factor of 3 cannot be reached because only 1 broker(s) are registered."
+                .into()
+        )
     );
     assert_eq!(
         place(&[broker(1, None, true)], 1, 1, &mut Zero),

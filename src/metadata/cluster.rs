@@ -138,9 +138,10 @@ impl BrokerRegistration {
     /// Whether a log directory may take new replicas (KIP-1066).
     pub fn has_uncordoned_directories(&self) -> bool {
         match &self.cordoned_directories {
-            Some(cordoned) if !self.directories.is_empty() => {
-                self.directories.iter().any(|directory| !cordoned.contains(directory))
-            }
+            Some(cordoned) if !self.directories.is_empty() => self
+                .directories
+                .iter()
+                .any(|directory| !cordoned.contains(directory)),
             Some(_) | None => true,
         }
     }
@@ -201,7 +202,10 @@ impl BrokerRegistration {
             broker_epoch: self.epoch,
             end_points: self.listeners.iter().map(endpoint).collect(),
             features: self.supported_features.iter().map(feature).collect(),
-            rack: self.rack.as_ref().map(|rack| StrBytes::from_string(rack.to_string())),
+            rack: self
+                .rack
+                .as_ref()
+                .map(|rack| StrBytes::from_string(rack.to_string())),
             fenced: self.fenced,
             in_controlled_shutdown: self.in_controlled_shutdown,
             log_dirs: if metadata_version.is_directory_assignment_supported() {

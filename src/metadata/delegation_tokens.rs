@@ -29,12 +29,17 @@ impl DelegationTokensImage {
         let token = DelegationToken {
             owner: Arc::from(record.owner.as_str()),
             requester: Arc::from(record.requester.as_str()),
-            renewers: record.renewers.iter().map(|renewer| Arc::from(renewer.as_str())).collect(),
+            renewers: record
+                .renewers
+                .iter()
+                .map(|renewer| Arc::from(renewer.as_str()))
+                .collect(),
             issue_timestamp: record.issue_timestamp,
             max_timestamp: record.max_timestamp,
             expiration_timestamp: record.expiration_timestamp,
         };
-        self.by_token_id.insert(Arc::from(record.token_id.as_str()), Arc::new(token));
+        self.by_token_id
+            .insert(Arc::from(record.token_id.as_str()), Arc::new(token));
     }
 
     pub(super) fn replay_remove_delegation_token(&mut self, record: &RemoveDelegationTokenRecord) {

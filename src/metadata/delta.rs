@@ -131,22 +131,30 @@ impl MetadataDelta {
     pub fn replay(&mut self, record: &MetadataRecord) -> Result<(), ReplayError> {
         match record {
             MetadataRecord::RegisterBroker(record) => {
-                self.next.cluster.put_broker(BrokerRegistration::from_record(record));
+                self.next
+                    .cluster
+                    .put_broker(BrokerRegistration::from_record(record));
                 self.changed_brokers.insert(record.broker_id);
             }
             MetadataRecord::UnregisterBroker(record) => {
-                self.next.cluster.remove_broker(record.broker_id, record.broker_epoch)?;
+                self.next
+                    .cluster
+                    .remove_broker(record.broker_id, record.broker_epoch)?;
                 self.changed_brokers.insert(record.broker_id);
             }
             MetadataRecord::FenceBroker(record) => self.replay_fencing(record.id, record.epoch, true)?,
             MetadataRecord::UnfenceBroker(record) => self.replay_fencing(record.id, record.epoch, false)?,
             MetadataRecord::BrokerRegistrationChange(record) => {
                 let change = RegistrationChange::from_record(record)?;
-                self.next.cluster.change_broker(record.broker_id, record.broker_epoch, change)?;
+                self.next
+                    .cluster
+                    .change_broker(record.broker_id, record.broker_epoch, change)?;
                 self.changed_brokers.insert(record.broker_id);
             }
             MetadataRecord::RegisterController(record) => {
-                self.next.cluster.put_controller(ControllerRegistration::from_record(record));
+                self.next
+                    .cluster
+                    .put_controller(ControllerRegistration::from_record(record));
                 self.changed_controllers.insert(record.controller_id);
             }
             MetadataRecord::UnregisterController(record) => {
@@ -186,7 +194,9 @@ impl MetadataDelta {
             MetadataRecord::RemoveAccessControlEntry(record) => {
                 self.next.acls.replay_remove_access_control_entry(record)?;
             }
-            MetadataRecord::UserScramCredential(record) => self.next.scram.replay_user_scram_credential(record),
+            MetadataRecord::UserScramCredential(record) => {
+                self.next.scram.replay_user_scram_credential(record)
+            }
             MetadataRecord::RemoveUserScramCredential(record) => {
                 self.next.scram.replay_remove_user_scram_credential(record);
             }
@@ -223,7 +233,10 @@ impl MetadataDelta {
     }
 
     fn replay_topic(&mut self, record: &TopicRecord) -> Result<(), ReplayError> {
-        let name = self.next.topics.add_topic(record.name.as_str(), record.topic_id)?;
+        let name = self
+            .next
+            .topics
+            .add_topic(record.name.as_str(), record.topic_id)?;
         self.topics.changed.insert(
             record.topic_id,
             TopicDelta {
@@ -259,7 +272,9 @@ impl MetadataDelta {
             id: topic_id,
             partitions: BTreeMap::new(),
         });
-        delta.partitions.insert(partition, PartitionDelta { previous, current });
+        delta
+            .partitions
+            .insert(partition, PartitionDelta { previous, current });
     }
 
     fn replay_remove_topic(&mut self, topic_id: Uuid) -> Result<(), ReplayError> {
@@ -333,7 +348,11 @@ impl MetadataDelta {
         }
         delta.changed_brokers = image.cluster.brokers.keys().copied().collect();
         delta.changed_controllers = image.cluster.controllers.keys().copied().collect();
-        delta.changed_configs = image.configs.iter().map(|(resource, _)| resource.clone()).collect();
+        delta.changed_configs = image
+            .configs
+            .iter()
+            .map(|(resource, _)| resource.clone())
+            .collect();
         delta.features_changed = true;
         delta
     }

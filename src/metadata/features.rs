@@ -39,7 +39,9 @@ impl FeaturesImage {
 impl FeaturesImage {
     pub(super) fn replay_feature_level(&mut self, record: &FeatureLevelRecord) {
         match record.name.as_str() {
-            MetadataVersion::FEATURE_NAME => self.metadata_version = Some(MetadataVersion(record.feature_level)),
+            MetadataVersion::FEATURE_NAME => {
+                self.metadata_version = Some(MetadataVersion(record.feature_level))
+            }
             // Its place is the control records; old tools wrote it here too.
             KRAFT_VERSION => {}
             name if record.feature_level == 0 => {

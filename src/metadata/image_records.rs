@@ -165,18 +165,21 @@ fn acls(acls: &AclsImage) -> impl Iterator<Item = VersionedRecord> + '_ {
 }
 
 fn scram(scram: &ScramImage) -> impl Iterator<Item = VersionedRecord> + '_ {
-    scram.by_mechanism_and_user.iter().map(|((mechanism, user), credential)| {
-        let record = UserScramCredentialRecord {
-            name: text(user),
-            mechanism: *mechanism,
-            salt: credential.salt.clone(),
-            stored_key: credential.stored_key.clone(),
-            server_key: credential.server_key.clone(),
-            iterations: credential.iterations,
-            ..UserScramCredentialRecord::default()
-        };
-        (record.into(), 0)
-    })
+    scram
+        .by_mechanism_and_user
+        .iter()
+        .map(|((mechanism, user), credential)| {
+            let record = UserScramCredentialRecord {
+                name: text(user),
+                mechanism: *mechanism,
+                salt: credential.salt.clone(),
+                stored_key: credential.stored_key.clone(),
+                server_key: credential.server_key.clone(),
+                iterations: credential.iterations,
+                ..UserScramCredentialRecord::default()
+            };
+            (record.into(), 0)
+        })
 }
 
 fn delegation_tokens(tokens: &DelegationTokensImage) -> impl Iterator<Item = VersionedRecord> + '_ {

@@ -121,8 +121,7 @@ impl MetadataLoader {
             .name("metadata-loader".to_owned())
             .spawn(move || {
                 // A publisher's panic must not leave a node that serves an old image for ever.
-                let outcome =
-                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.run(&queue)));
+                let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.run(&queue)));
                 if outcome.is_err() {
                     worker.fail("the metadata loader panicked");
                 }
@@ -274,7 +273,9 @@ impl Worker {
         }
         ready.extend(self.batches.flush());
         for LoadFault { offset, error } in faults {
-            self.fault(&format!("the record at offset {offset} cannot be applied: {error}"));
+            self.fault(&format!(
+                "the record at offset {offset} cannot be applied: {error}"
+            ));
         }
         for publication in ready {
             self.publish(&publication);
@@ -339,7 +340,11 @@ impl Worker {
         if !self.waiting.is_empty() {
             let delta = MetadataDelta::from_nothing_to(&image);
             for publisher in std::mem::take(&mut self.waiting) {
-                tracing::debug!(publisher = publisher.name(), offset = image.offset(), "metadata: first publication");
+                tracing::debug!(
+                    publisher = publisher.name(),
+                    offset = image.offset(),
+                    "metadata: first publication"
+                );
                 publisher.on_metadata_update(&delta, &image);
                 publisher.on_controller_change(self.leader.leader_id.unwrap_or(-1), self.leader.epoch);
                 self.publishers.push(publisher);
@@ -394,7 +399,10 @@ impl Worker {
 
 fn write_snapshot(raft: &dyn SnapshotDoor, image: &MetadataImage) {
     let provenance = image.provenance;
-    let id = OffsetAndEpoch::new(provenance.last_contained_offset + 1, provenance.last_contained_epoch);
+    let id = OffsetAndEpoch::new(
+        provenance.last_contained_offset + 1,
+        provenance.last_contained_epoch,
+    );
     let mut records = image_to_records(image);
     match raft.create_snapshot(id, provenance.last_contained_log_time_ms, &mut records) {
         Ok(true) => tracing::info!("metadata: wrote snapshot {id}"),

@@ -151,9 +151,8 @@ impl PartitionRegistration {
         let leader_changes = record.leader != NO_LEADER_CHANGE;
         let leader_recovery_state = match record.leader_recovery_state {
             NO_RECOVERY_STATE_CHANGE => self.leader_recovery_state,
-            value => {
-                LeaderRecoveryState::from_value(value).ok_or_else(|| invalid("unknown leader recovery state"))?
-            }
+            value => LeaderRecoveryState::from_value(value)
+                .ok_or_else(|| invalid("unknown leader recovery state"))?,
         };
         Ok(Self {
             directories: directories_or_migrating(directories, replicas.len()).map_err(invalid)?,
@@ -163,7 +162,11 @@ impl PartitionRegistration {
             adding_replicas: changed(&record.adding_replicas, &self.adding_replicas),
             elr: changed(&record.eligible_leader_replicas, &self.elr),
             last_known_elr: changed(&record.last_known_elr, &self.last_known_elr),
-            leader: if leader_changes { record.leader } else { self.leader },
+            leader: if leader_changes {
+                record.leader
+            } else {
+                self.leader
+            },
             leader_recovery_state,
             // Counts up even if the record names the leader of before: that is how an epoch is bumped.
             leader_epoch: self.leader_epoch + i32::from(leader_changes),

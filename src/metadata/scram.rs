@@ -42,8 +42,10 @@ impl ScramImage {
             server_key: record.server_key.clone(),
             iterations: record.iterations,
         };
-        self.by_mechanism_and_user
-            .insert((record.mechanism, Arc::from(record.name.as_str())), Arc::new(credential));
+        self.by_mechanism_and_user.insert(
+            (record.mechanism, Arc::from(record.name.as_str())),
+            Arc::new(credential),
+        );
     }
 
     pub(super) fn replay_remove_user_scram_credential(&mut self, record: &RemoveUserScramCredentialRecord) {

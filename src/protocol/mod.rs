@@ -6,6 +6,7 @@
 //! Bytes from outside go through [`layout::Layout::check`] before the crate's decoders see them: those reserve whatever
 //! an array length promises, so that five bytes could ask for gigabytes.
 
+pub mod api_error;
 pub mod api_key;
 pub mod error_code;
 pub mod layout;
@@ -13,6 +14,7 @@ pub mod messages;
 pub mod records;
 mod wire;
 
+pub use api_error::ApiError;
 pub use api_key::ApiKey;
 pub use error_code::ErrorCode;
 pub use kafka_protocol::protocol::buf::{ByteBuf, ByteBufMut};

@@ -17,14 +17,13 @@
 mod client;
 mod error;
 mod listener;
-mod placeholder;
 pub mod storage;
 mod types;
 
+pub use crate::protocol::records::metadata::MetadataRecord;
 pub use client::RaftClient;
 pub use error::RaftError;
 pub use listener::{CommittedBatch, RaftListener, SnapshotContents};
-pub use placeholder::MetadataRecord;
 pub use types::{
     CLUSTER_METADATA_TOPIC_ID, CLUSTER_METADATA_TOPIC_NAME, Endpoint, LeaderAndEpoch, OffsetAndEpoch,
     VersionedRecord,
