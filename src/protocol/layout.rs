@@ -162,7 +162,15 @@ impl<'a> Walk<'a> {
                 .find(|field| field.tag == Some(tag) && within(field.versions, self.version));
             let Some(field) = known else { continue };
             let after = std::mem::replace(&mut self.left, value);
-            self.value(field.kind, within(field.nullable, self.version))?;
+            let nullable = within(field.nullable, self.version);
+            match field.kind {
+                // Null structs are written differently in tagged fields.
+                Kind::Struct(fields) if nullable => match self.unsigned_varint()? {
+                    0 => {}
+                    _ => self.fields(fields)?,
+                },
+                kind => self.value(kind, nullable)?,
+            }
             match std::mem::replace(&mut self.left, after).len() {
                 0 => {}
                 left => return Err(WireError::Trailing { left }),

@@ -1,7 +1,7 @@
 //! Versions of every RPC type against the schema, and round trips of random messages through every type and version.
 
 use super::layout::{self, Field, Kind, Layout, within};
-use super::{Message, VersionRange};
+use super::{ApiKey, ErrorCode, Message, VersionRange, WireError};
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::protocol::{Decodable, Encodable};
 use std::fmt::Debug;
@@ -237,4 +237,48 @@ fn damaged_message_is_refused_by_the_check_or_decodes() {
             }
         }
     }
+}
+
+#[test]
+fn request_that_promises_a_huge_array_is_refused_by_the_check() {
+    // Metadata v1: an array length of 2^31 - 1 and nothing behind it. The crate's decoder would reserve gigabytes.
+    let error = layout::check_request(3, 1, &i32::MAX.to_be_bytes()).unwrap_err();
+    assert!(matches!(error, WireError::ImpossibleCount { .. }), "{error}");
+    // v12: the same as a varint.
+    let error = layout::check_request(3, 12, &[0xff, 0xff, 0xff, 0xff, 0x0f]).unwrap_err();
+    assert!(matches!(error, WireError::BadLength(_)), "{error}");
+}
+
+#[test]
+fn request_with_bytes_behind_its_end_is_refused_by_the_check() {
+    let mut body = BytesMut::new();
+    crate::protocol::messages::HeartbeatRequest::default()
+        .encode(&mut body, 4)
+        .unwrap();
+    assert!(layout::check_request(12, 4, &body).is_ok());
+    body.put_u8(0);
+    assert_eq!(
+        layout::check_request(12, 4, &body),
+        Err(WireError::Trailing { left: 1 })
+    );
+}
+
+#[test]
+fn api_keys_and_error_codes_are_found_by_number_and_name() {
+    assert_eq!(ApiKey::from_code(11), Some(ApiKey::JoinGroup));
+    assert_eq!(ApiKey::from_code(4), None);
+    assert_eq!(ApiKey::JoinGroup.valid_versions(), 0..=9);
+    assert_eq!(ApiKey::ApiVersions.request_header_version(3), 2);
+    assert_eq!(ApiKey::ApiVersions.response_header_version(3), 0);
+    assert_eq!(ApiKey::CreateTopics.response_header_version(5), 1);
+    assert!(ApiKey::CreateTopics.is_forwardable() && !ApiKey::Produce.is_forwardable());
+    assert_eq!(ApiKey::all().count(), 91);
+    assert_eq!(ErrorCode::from_code(3).name(), "UNKNOWN_TOPIC_OR_PARTITION");
+    assert_eq!(ErrorCode::from_code(-1), ErrorCode::UnknownServerError);
+    assert_eq!(ErrorCode::from_code(9999), ErrorCode::UnknownServerError);
+    assert_eq!(ErrorCode::None.message(), "NONE");
+    assert_eq!(
+        ErrorCode::UnknownTopicOrPartition.message(),
+        "This server does not host this topic-partition."
+    );
 }

@@ -98,3 +98,7 @@ coordinator_records!(
     transaction::TransactionRecordValue
 );
 coordinator_records!(share::ShareRecordKey, share::ShareRecordValue);
+
+#[cfg(test)]
+#[path = "records_test.rs"]
+mod records_test;

@@ -219,6 +219,19 @@ pub(crate) fn read_nullable<T: Wire>(
     }
 }
 
+/// A nullable struct in a tagged field: a varint of 0 is null, of 1 goes before the struct.
+pub(crate) fn write_tagged_struct<T: Wire>(value: &Option<T>, w: &mut dyn Sink, v: i16) -> WireResult<()> {
+    put_unsigned_varint(w, u32::from(value.is_some()));
+    value.as_ref().map_or(Ok(()), |value| value.write(w, v, true))
+}
+
+pub(crate) fn read_tagged_struct<T: Wire>(r: &mut Reader, v: i16) -> WireResult<Option<T>> {
+    match r.unsigned_varint()? {
+        0 => Ok(None),
+        _ => T::read(r, v, true).map(Some),
+    }
+}
+
 /// Null is no value of these types; the schemas never ask for it.
 macro_rules! never_null {
     () => {

@@ -140,6 +140,8 @@ fn parse_field(line: &str) -> Field {
             None if word == "ignorable" => field.ignorable = true,
             None if word == "mapkey" || word == "zerocopy" => {}
             Some(("nullable", versions)) => field.nullable = Versions::parse(versions),
+            // JSON's null: the same as no default; a null default is the string "null".
+            Some(("default", "None")) => {}
             Some(("default", value)) => field.default = Some(value.into()),
             Some(("entity", name)) => field.entity = Some(name.into()),
             // The only field-level override is in the request header, which is not generated.

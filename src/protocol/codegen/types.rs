@@ -84,7 +84,7 @@ impl<'a> Seen<'a> {
     }
 
     fn default_is_null(&self) -> bool {
-        matches!(self.field.default.as_deref(), Some("null" | "None"))
+        self.field.default.as_deref() == Some("null")
     }
 
     fn bare_default(&self) -> String {
@@ -140,8 +140,15 @@ impl<'a> Seen<'a> {
         }
     }
 
+    /// Null has an encoding of its own where a struct is a tagged field.
+    fn is_tagged_struct(&self) -> bool {
+        self.optional && self.field.tag.is_some() && matches!(self.field.kind, Type::Struct(_))
+    }
+
     fn write(&self, flexible: &str) -> String {
-        if self.optional {
+        if self.is_tagged_struct() {
+            format!("write_tagged_struct(&self.{}, w, v)", self.name)
+        } else if self.optional {
             format!(
                 "write_nullable(&self.{}, {}, w, v, {flexible})",
                 self.name,
@@ -153,7 +160,9 @@ impl<'a> Seen<'a> {
     }
 
     fn read(&self, reader: &str, flexible: &str) -> String {
-        if self.optional {
+        if self.is_tagged_struct() {
+            format!("read_tagged_struct({reader}, v)?")
+        } else if self.optional {
             format!("read_nullable({}, {reader}, v, {flexible})?", self.nullable())
         } else {
             format!("Wire::read({reader}, v, {flexible})?")
