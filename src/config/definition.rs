@@ -108,6 +108,11 @@ pub fn topic_synonyms(topic_key: &str) -> &'static [&'static str] {
     tables().synonyms.get(topic_key).map_or(&[], Vec::as_slice)
 }
 
+/// The one of [`topic_synonyms`] by whose name DescribeConfigs shows them (`LogConfig.TOPIC_CONFIG_SYNONYMS`).
+pub fn topic_synonym(topic_key: &str) -> Option<&'static str> {
+    topic_synonyms(topic_key).first().copied()
+}
+
 #[derive(Default)]
 struct Tables {
     broker: ConfigDefinition,

@@ -1,6 +1,10 @@
-//! What DescribeConfigs says of a node's and a topic's configs: value, source and synonyms in Kafka's order.
+//! What DescribeConfigs says of a node's and a topic's configs: value, source and synonyms in Kafka's order (`ConfigHelper`).
 
-use super::ConfigType;
+use std::collections::BTreeMap;
+
+use super::definition::{self, ConfigKey, UpdateMode};
+use super::value::{self, ConfigValue};
+use super::{ConfigDefinition, ConfigError, ConfigType, KafkaConfig, support, topic_config};
 
 /// Where a value comes from; the numbers are those of DescribeConfigs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +24,7 @@ pub enum ConfigSource {
 /// One place where a config's value may come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigSynonym {
-    pub name: &'static str,
+    pub name: String,
     /// `None` for null and for sensitive values.
     pub value: Option<String>,
     pub source: ConfigSource,
@@ -41,17 +45,206 @@ pub struct DescribedConfig {
     pub config_type: Option<ConfigType>,
 }
 
-/// Every config of a node, in the table's order.
-pub fn broker_configs(config: &super::KafkaConfig) -> Vec<DescribedConfig> {
-    let _ = config;
-    Vec::new()
+/// Every config of a node: the table's keys but the internal ones, then what the file sets beyond the table (hidden, since
+/// nobody knows what it is).
+pub fn broker_configs(config: &KafkaConfig) -> Result<Vec<DescribedConfig>, ConfigError> {
+    let mut described = Vec::with_capacity(ConfigDefinition::broker().keys().len());
+    for key in ConfigDefinition::broker()
+        .keys()
+        .iter()
+        .filter(|key| !key.is_internal)
+    {
+        let value = match config.original(key.name) {
+            Some(text) => value::parse(key, text)?,
+            None => value::default_of(key)?,
+        };
+        described.push(broker_config(
+            config,
+            key.name,
+            Some(key),
+            to_text(&value),
+            |_| true,
+        ));
+    }
+    let is_beyond = |name: &str| {
+        ConfigDefinition::broker()
+            .get(name)
+            .is_none_or(|definition| definition.is_internal)
+    };
+    for (name, text) in config
+        .file_properties()
+        .iter()
+        .filter(|(name, _)| is_beyond(name))
+    {
+        described.push(broker_config(
+            config,
+            name,
+            support::base_key(name),
+            Some(text.clone()),
+            |_| true,
+        ));
+    }
+    Ok(described)
+}
+
+/// The resource BROKER with an empty name: what is set for every broker of the cluster.
+pub fn default_broker_configs(config: &KafkaConfig) -> Vec<DescribedConfig> {
+    let is_default = |synonym: &ConfigSynonym| synonym.source == ConfigSource::DynamicDefaultBrokerConfig;
+    config
+        .dynamic_default()
+        .iter()
+        .map(|(name, text)| {
+            broker_config(
+                config,
+                name,
+                support::base_key(name),
+                Some(text.clone()),
+                is_default,
+            )
+        })
+        .collect()
 }
 
 /// Every config of a topic with these overrides on this node, in the table's order.
 pub fn topic_configs(
-    config: &super::KafkaConfig,
-    overrides: &std::collections::BTreeMap<String, String>,
-) -> Vec<DescribedConfig> {
-    let _ = (config, overrides);
-    Vec::new()
+    config: &KafkaConfig,
+    overrides: &BTreeMap<String, String>,
+) -> Result<Vec<DescribedConfig>, ConfigError> {
+    ConfigDefinition::topic()
+        .keys()
+        .iter()
+        .filter(|key| !key.is_internal)
+        .map(|key| {
+            let mut synonyms = match definition::topic_synonym(key.name) {
+                Some(synonym) => synonyms_of(config, synonym, false),
+                None => Vec::new(),
+            };
+            if let Some(text) = overrides.get(key.name) {
+                let value = Some(text.clone());
+                let source = ConfigSource::TopicConfig;
+                synonyms.insert(
+                    0,
+                    ConfigSynonym {
+                        name: key.name.to_owned(),
+                        value,
+                        source,
+                    },
+                );
+            }
+            Ok(DescribedConfig {
+                name: key.name.to_owned(),
+                value: to_text(&topic_config::value_in_force(config, overrides, key)?),
+                read_only: false,
+                source: synonyms
+                    .first()
+                    .map_or(ConfigSource::DefaultConfig, |synonym| synonym.source),
+                is_sensitive: false,
+                synonyms,
+                config_type: Some(key.config_type),
+            })
+        })
+        .collect()
 }
+
+/// A value as Kafka writes it: lists joined by commas without spaces; `None` is null.
+pub fn to_text(value: &ConfigValue) -> Option<String> {
+    match value {
+        ConfigValue::Null => None,
+        ConfigValue::Boolean(value) => Some(value.to_string()),
+        ConfigValue::Short(value) => Some(value.to_string()),
+        ConfigValue::Int(value) => Some(value.to_string()),
+        ConfigValue::Long(value) => Some(value.to_string()),
+        ConfigValue::Double(value) => Some(value::java_double(*value)),
+        ConfigValue::String(value) => Some(value.clone()),
+        ConfigValue::List(value) => Some(value.join(",")),
+    }
+}
+
+fn broker_config(
+    config: &KafkaConfig,
+    name: &str,
+    key: Option<&ConfigKey>,
+    value: Option<String>,
+    is_shown: impl Fn(&ConfigSynonym) -> bool,
+) -> DescribedConfig {
+    // A key that nobody knows may hold a secret.
+    let is_sensitive = key.is_none_or(|key| key.config_type == ConfigType::Password);
+    let mut synonyms = synonyms_of(config, name, is_sensitive);
+    synonyms.retain(is_shown);
+    DescribedConfig {
+        name: name.to_owned(),
+        value: value.filter(|_| !is_sensitive),
+        read_only: key.is_none_or(|key| key.update_mode == UpdateMode::ReadOnly),
+        source: synonyms
+            .first()
+            .map_or(ConfigSource::DefaultConfig, |synonym| synonym.source),
+        is_sensitive,
+        synonyms,
+        config_type: key.map(|key| key.config_type),
+    }
+}
+
+/// Every place that gives `name` or one of its synonyms a value; those before the first that gives `name` itself are left out,
+/// as Kafka does (so `log.retention.ms` shows nothing of `log.retention.hours`).
+fn synonyms_of(config: &KafkaConfig, name: &str, is_sensitive: bool) -> Vec<ConfigSynonym> {
+    let names = broker_synonyms(name);
+    let mut synonyms = Vec::new();
+    for (source, values) in [
+        (ConfigSource::DynamicBrokerConfig, config.dynamic_broker()),
+        (ConfigSource::DynamicDefaultBrokerConfig, config.dynamic_default()),
+        (ConfigSource::StaticBrokerConfig, config.file_properties()),
+    ] {
+        for name in &names {
+            if let Some(text) = values.get(*name) {
+                let value = Some(text.clone()).filter(|_| !is_sensitive);
+                synonyms.push(ConfigSynonym {
+                    name: (*name).to_owned(),
+                    value,
+                    source,
+                });
+            }
+        }
+    }
+    for name in &names {
+        let default = ConfigDefinition::broker()
+            .get(name)
+            .and_then(|key| value::default_of(key).ok());
+        if let Some(text) = default.as_ref().and_then(to_text) {
+            let source = ConfigSource::DefaultConfig;
+            let value = Some(text).filter(|_| !is_sensitive);
+            synonyms.push(ConfigSynonym {
+                name: (*name).to_owned(),
+                value,
+                source,
+            });
+        }
+    }
+    let first = synonyms
+        .iter()
+        .position(|synonym| synonym.name == name)
+        .unwrap_or(synonyms.len());
+    synonyms.split_off(first)
+}
+
+/// `DynamicBrokerConfig.brokerConfigSynonyms`.
+fn broker_synonyms(name: &str) -> Vec<&str> {
+    const FAMILIES: &[&[&str]] = &[
+        &["log.retention.ms", "log.retention.minutes", "log.retention.hours"],
+        &["log.roll.ms", "log.roll.hours"],
+        &["log.roll.jitter.ms", "log.roll.jitter.hours"],
+    ];
+    if let Some(family) = FAMILIES.iter().find(|family| family.contains(&name)) {
+        return family.to_vec();
+    }
+    if name == "log.flush.interval.ms" {
+        return vec![name, "log.flush.scheduler.interval.ms"];
+    }
+    match support::without_listener_prefix(name) {
+        Some(base) => vec![name, base],
+        None => vec![name],
+    }
+}
+
+#[cfg(test)]
+#[path = "describe_test.rs"]
+mod describe_test;

@@ -622,7 +622,7 @@ pub fn development_properties() -> BTreeMap<String, String> {
     .collect()
 }
 
-/// `node.id` may be given by its old name; both must then agree.
+/// `node.id` may be given by its old name; both must then agree, and both are shown.
 fn adopt_broker_id(sources: &mut Sources) -> Result<(), ConfigError> {
     let (node_id, broker_id) = (sources.file.get("node.id"), sources.file.get("broker.id"));
     match (node_id, broker_id) {
@@ -630,12 +630,13 @@ fn adopt_broker_id(sources: &mut Sources) -> Result<(), ConfigError> {
             "`node.id` and `broker.id` must be set to the same value. `broker.id` is deprecated, please use \
              `node.id` instead.",
         )),
-        (None, Some(broker_id)) => {
-            let broker_id = broker_id.clone();
-            sources.file.insert("node.id".to_owned(), broker_id);
+        (None, None) => Ok(()),
+        (Some(id), _) | (None, Some(id)) => {
+            let id = id.clone();
+            sources.file.insert("node.id".to_owned(), id.clone());
+            sources.file.insert("broker.id".to_owned(), id);
             Ok(())
         }
-        _ => Ok(()),
     }
 }
 
@@ -824,13 +825,7 @@ fn log_dirs(sources: &Sources) -> Result<Vec<PathBuf>, ConfigError> {
         Some(dirs) => dirs,
         None => sources.typed("log.dir")?,
     };
-    let mut log_dirs: Vec<PathBuf> = Vec::with_capacity(dirs.len());
-    for dir in dirs.iter().map(PathBuf::from) {
-        if !log_dirs.contains(&dir) {
-            log_dirs.push(dir);
-        }
-    }
-    Ok(log_dirs)
+    Ok(dirs.into_iter().map(PathBuf::from).collect())
 }
 
 fn upper_case(names: &[String]) -> Vec<String> {

@@ -72,13 +72,7 @@ impl LogConfig {
         config: &KafkaConfig,
         overrides: &BTreeMap<String, String>,
     ) -> Result<Self, ConfigError> {
-        Self::from_values(|name| {
-            let key = topic_key(name)?;
-            match overrides.get(name) {
-                Some(text) => value::parse(key, text),
-                None => default_on(config, key),
-            }
-        })
+        Self::from_values(|name| value_in_force(config, overrides, topic_key(name)?))
     }
 
     /// Kafka's own defaults: a node that sets nothing.
@@ -114,10 +108,29 @@ impl LogConfig {
     }
 }
 
+impl Default for LogConfig {
+    /// [`LogConfig::kafka_defaults`].
+    fn default() -> Self {
+        Self::kafka_defaults().unwrap_or_else(|error| panic!("configs.tsv: {error}"))
+    }
+}
+
 fn topic_key(name: &str) -> Result<&'static ConfigKey, ConfigError> {
     ConfigDefinition::topic()
         .get(name)
         .ok_or_else(|| ConfigError::rule(format!("Unknown topic config name: {name}")))
+}
+
+/// The topic's own value of `key`, else the node's.
+pub(super) fn value_in_force(
+    config: &KafkaConfig,
+    overrides: &BTreeMap<String, String>,
+    key: &ConfigKey,
+) -> Result<ConfigValue, ConfigError> {
+    match overrides.get(key.name) {
+        Some(text) => value::parse(key, text),
+        None => default_on(config, key),
+    }
 }
 
 /// What a topic that does not set `key` gets on this node: the first of the node's synonyms that is set, in the topic's unit.

@@ -45,6 +45,17 @@ pub fn split_list(text: &str) -> Vec<String> {
     }
 }
 
+/// Kafka keeps the first of equal entries.
+fn drop_duplicates(entries: &mut Vec<String>) {
+    let mut kept: Vec<String> = Vec::with_capacity(entries.len());
+    for entry in entries.drain(..) {
+        if !kept.contains(&entry) {
+            kept.push(entry);
+        }
+    }
+    *entries = kept;
+}
+
 fn parse_type(key: &ConfigKey, text: &str) -> Result<ConfigValue, ConfigError> {
     let not_a_number =
         |type_name: &str| ConfigError::invalid(key.name, text, format!("Not a number of type {type_name}"));
@@ -75,7 +86,13 @@ fn parse_type(key: &ConfigKey, text: &str) -> Result<ConfigValue, ConfigError> {
         ConfigType::String | ConfigType::Class | ConfigType::Password => {
             Ok(ConfigValue::String(text.to_owned()))
         }
-        ConfigType::List => Ok(ConfigValue::List(split_list(text))),
+        ConfigType::List => {
+            let mut entries = split_list(text);
+            if key.valid_values != ValidValues::ThrottledReplicas {
+                drop_duplicates(&mut entries);
+            }
+            Ok(ConfigValue::List(entries))
+        }
     }
 }
 
@@ -138,10 +155,22 @@ fn check_range(key: &ConfigKey, value: &ConfigValue, min: f64, max: Option<f64>)
     }
 }
 
+/// Lists of which Kafka wants at least one entry, if they are set (its table of valid values does not show it).
+const LISTS_THAT_MUST_NOT_BE_EMPTY: &[&str] = &[
+    "advertised.listeners",
+    "controller.listener.names",
+    "group.consumer.assignors",
+    "group.coordinator.rebalance.protocols",
+    "group.share.assignors",
+    "group.streams.assignors",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "process.roles",
+];
+
 fn check_list(key: &ConfigKey, entries: &[String]) -> Result<(), ConfigError> {
-    let must_not_be_empty =
-        key.is_required || key.name == "listeners" || matches!(key.valid_values, ValidValues::NonEmpty);
-    if entries.is_empty() && must_not_be_empty && !key.name.starts_with("controller.quorum.") {
+    if entries.is_empty() && LISTS_THAT_MUST_NOT_BE_EMPTY.contains(&key.name) {
         let valid = match &key.valid_values {
             ValidValues::OneOf(names) => format!("[{}]", names.join(", ")),
             _ => "any non-empty value".to_owned(),

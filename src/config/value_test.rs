@@ -118,6 +118,10 @@ fn white_space_and_case_accepted_as_kafka_does() {
         Ok(ConfigValue::List(vec!["compact".to_owned(), "delete".to_owned()]))
     );
     assert_eq!(topic("cleanup.policy", ""), Ok(ConfigValue::List(Vec::new())));
+    assert_eq!(
+        broker("log.dirs", "/a,/b, /a"),
+        Ok(ConfigValue::List(vec!["/a".to_owned(), "/b".to_owned()]))
+    );
     assert!(topic("leader.replication.throttled.replicas", "*").is_ok());
     assert!(topic("leader.replication.throttled.replicas", "0:1,").is_ok());
     assert_eq!(
