@@ -1,1 +1,28 @@
 //! REQUESTS: the router table and one file an API key.
+//!
+//! ```text
+//! router       frame -> header -> row of the table -> decoded request -> handler -> encoded answer
+//! table        THE table: key, versions, listeners, handler; ApiVersions, the router and the README are made from it
+//! context      what a handler knows beside the request: the node, the connection, the header
+//! reply        what a handler gives back; what the network writes
+//! error_map    errors of the layers below as error codes, exhaustively
+//! foo.rs       one API: `pub async fn handle(&RequestContext, FooRequest) -> Result<Reply<FooResponse>, ApiError>`
+//! ```
+//!
+//! To add an API: a file here with `handle` and `impl ErrorResponse<FooRequest> for FooResponse`, its `pub mod`, one row in
+//! `table.rs`. A handler authorizes, validates, makes one domain call, and shapes the answer: rules and state live below.
+//!
+//! Only this layer knows request versions. It never touches a socket or a file.
+
+pub mod context;
+pub mod error_map;
+pub mod reply;
+pub mod router;
+pub mod table;
+
+pub mod api_versions;
+
+pub use crate::protocol::ApiError;
+pub use context::{Broker, ConnectionContext, ListenerScope, Principal, RequestContext};
+pub use reply::{Answer, ErrorResponse, Reply, ResponseFrame, ResponsePart};
+pub use router::{RequestError, Router};

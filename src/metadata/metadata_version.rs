@@ -13,7 +13,7 @@ impl MetadataVersion {
     /// 4.4-IV2.
     pub const LATEST_PRODUCTION: Self = Self(33);
 
-    pub fn level(self) -> i16 {
+    pub const fn level(self) -> i16 {
         self.0
     }
 

@@ -1,0 +1,114 @@
+//! THE ROUTER TABLE: every API that kavka serves, with its versions, listeners and handler.
+//!
+//! ApiVersions, the router and the README's table come from it; a version number stands nowhere else. An API is here only
+//! when it works in full: what needs a later issue is absent, and so neither advertised nor routed.
+//!
+//! A handler in a row fixes the types of its request and response; `answer` does the rest.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+
+use super::router::answer;
+use super::{Answer, ListenerScope, RequestContext, RequestError};
+use crate::protocol::ApiKey;
+
+/// The future of one handled request.
+pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Answer, RequestError>> + Send + 'a>>;
+
+/// Decodes a body, runs the handler and encodes what it says.
+pub type Handler = for<'a> fn(&'a RequestContext, Bytes) -> Handling<'a>;
+
+/// One row.
+pub struct ApiRow {
+    pub key: ApiKey,
+    /// Served from; see `advertised_min_version`.
+    pub min_version: i16,
+    pub max_version: i16,
+    /// Below `min_version` only for Produce: old librdkafka takes the absence of Produce 0 for a broker without compression (KIP-896).
+    pub advertised_min_version: i16,
+    pub on_broker: bool,
+    pub on_controller: bool,
+    pub handler: Handler,
+}
+
+impl ApiRow {
+    pub fn serves(&self, version: i16) -> bool {
+        self.min_version <= version && version <= self.max_version
+    }
+
+    pub fn is_on(&self, scope: ListenerScope) -> bool {
+        match scope {
+            ListenerScope::Broker => self.on_broker,
+            ListenerScope::Controller => self.on_controller,
+        }
+    }
+}
+
+/// `Name min..=max [advertised from n] on listeners => handler;`
+macro_rules! table {
+    (@scope broker) => { (true, false) };
+    (@scope controller) => { (false, true) };
+    (@scope both) => { (true, true) };
+    (@advertised $min:literal) => { $min };
+    (@advertised $min:literal $advertised:literal) => { $advertised };
+    ($($key:ident $min:literal to $max:literal $(advertised from $advertised:literal)? on $scope:ident => $module:ident,)*) => {
+        &[$(ApiRow {
+            key: ApiKey::$key,
+            min_version: $min,
+            max_version: $max,
+            advertised_min_version: table!(@advertised $min $($advertised)?),
+            on_broker: table!(@scope $scope).0,
+            on_controller: table!(@scope $scope).1,
+            handler: |context, body| Box::pin(answer(context, body, super::$module::handle)),
+        },)*]
+    };
+}
+
+/// In the order of the keys.
+pub static TABLE: &[ApiRow] = table! {
+    ApiVersions 0 to 5 on both => api_versions,
+};
+
+/// The row of a key, whatever the listener.
+pub fn row(key: ApiKey) -> Option<&'static ApiRow> {
+    TABLE
+        .binary_search_by_key(&key, |row| row.key)
+        .ok()
+        .map(|index| &TABLE[index])
+}
+
+/// The rows that a listener of this kind serves.
+pub fn rows(scope: ListenerScope) -> impl Iterator<Item = &'static ApiRow> {
+    TABLE.iter().filter(move |row| row.is_on(scope))
+}
+
+/// The table for the README; a test compares.
+pub fn markdown() -> String {
+    let mut text = String::from("| key | API | versions | listeners |\n| ---: | --- | --- | --- |\n");
+    for row in TABLE {
+        let listeners = match (row.on_broker, row.on_controller) {
+            (true, true) => "broker, controller",
+            (true, false) => "broker",
+            _ => "controller",
+        };
+        let versions = match row.advertised_min_version == row.min_version {
+            true => format!("{}-{}", row.min_version, row.max_version),
+            false => format!(
+                "{}-{} (advertised from {})",
+                row.min_version, row.max_version, row.advertised_min_version
+            ),
+        };
+        text.push_str(&format!(
+            "| {} | {} | {versions} | {listeners} |\n",
+            row.key.code(),
+            row.key.name()
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "table_test.rs"]
+mod table_test;
