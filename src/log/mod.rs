@@ -15,7 +15,6 @@
 //!
 //! Never knows replicas, requests or error codes of the wire.
 
-pub mod meta_properties;
 pub mod validator;
 
 use std::fmt;

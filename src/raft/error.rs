@@ -13,6 +13,8 @@ pub enum RaftError {
     RecordBatchTooLarge { size: usize, max: usize },
     #[error("{pending} bytes wait to be written already")]
     BufferFull { pending: usize },
+    #[error("an append needs records")]
+    EmptyBatch,
     #[error("snapshot {id} cannot be made: {reason}")]
     InvalidSnapshot { id: OffsetAndEpoch, reason: String },
     #[error("raft is shut down")]

@@ -71,6 +71,13 @@ impl fmt::Display for OffsetAndEpoch {
     }
 }
 
+/// The checkpoint that formatting leaves: bootstrap records and voters. It is never replicated or served.
+pub const BOOTSTRAP_SNAPSHOT_ID: OffsetAndEpoch = OffsetAndEpoch::new(0, 0);
+
+/// The `kraft.version`s that this node speaks.
+pub const MIN_KRAFT_VERSION: i16 = 0;
+pub const MAX_KRAFT_VERSION: i16 = 1;
+
 /// Where a node listens, under a listener's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
