@@ -70,6 +70,24 @@ impl BatchOptions {
         attributes
     }
 
+    fn check_producer(&self) -> Result<(), RecordError> {
+        let invalid = |what| Err(RecordError::InvalidBatch(what));
+        if self.producer_id == NO_PRODUCER_ID {
+            return if self.is_transactional {
+                invalid("a transaction needs a producer id")
+            } else {
+                Ok(())
+            };
+        }
+        if self.producer_epoch < 0 {
+            return invalid("a producer id needs an epoch");
+        }
+        if self.base_sequence < 0 && !self.is_control {
+            return invalid("a producer id needs a sequence");
+        }
+        Ok(())
+    }
+
     fn header(&self) -> BatchHeader {
         BatchHeader {
             base_offset: self.base_offset,
@@ -285,6 +303,7 @@ impl BatchBuilder {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
+        self.options.check_producer()?;
         let Some(last_offset) = self.last_offset.filter(|_| self.count > 0) else {
             return Err(RecordError::InvalidBatch("it has no records"));
         };

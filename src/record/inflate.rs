@@ -9,7 +9,7 @@
 
 use std::cell::RefCell;
 use std::fmt::Display;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 use bytes::BytesMut;
 use flate2::bufread::GzDecoder;
@@ -154,22 +154,26 @@ impl<'a> Inflater<'a> {
             return Ok(false);
         };
         let Some(member) = decoder else { return Ok(false) };
-        let read = member.read(&mut self.buffers.output);
-        match read {
-            Ok(0) => {
-                // As java.util.zip does, take another member if one follows, and ignore anything else.
-                let rest = *member.get_ref();
-                *decoder = rest
-                    .starts_with(&[0x1f, 0x8b])
-                    .then(|| Box::new(GzDecoder::new(rest)));
-                Ok(decoder.is_some())
+        let mut size = 0;
+        while size < CHUNK_SIZE {
+            match member.read(&mut self.buffers.output[size..CHUNK_SIZE]) {
+                Ok(0) if size > 0 => break,
+                Ok(0) => {
+                    // As java.util.zip does, take another member if one follows, and ignore anything else.
+                    let rest = *member.get_ref();
+                    *decoder = rest
+                        .starts_with(&[0x1f, 0x8b])
+                        .then(|| Box::new(GzDecoder::new(rest)));
+                    return Ok(decoder.is_some());
+                }
+                Ok(read) => size += read,
+                // What came before a missing end counts, as in java.util.zip; the next read fails again.
+                Err(error) if size > 0 && error.kind() == ErrorKind::UnexpectedEof => break,
+                Err(error) => return Err(self.damaged(error)),
             }
-            Ok(size) => {
-                self.chunk = Chunk::Output(size);
-                Ok(true)
-            }
-            Err(error) => Err(self.damaged(error)),
         }
+        self.chunk = Chunk::Output(size);
+        Ok(true)
     }
 
     fn next_snappy_block(&mut self, framed: bool) -> Result<bool, RecordError> {
@@ -330,6 +334,12 @@ impl Drop for Inflater<'_> {
             }
         });
     }
+}
+
+/// What this thread holds for its next batch, with zstd's window; none if the last batch made it too large to keep.
+#[cfg(test)]
+pub(crate) fn kept_size() -> Option<usize> {
+    KEPT.with_borrow(|kept| Some(kept.output.capacity() + kept.zstd.as_ref()?.sizeof()))
 }
 
 /// Consumes the header of snappy-java's framing; false if there is none and the payload is one raw block.
