@@ -28,7 +28,6 @@ const KEPT_CONTEXT_SIZE_MAX: usize = 4 * 1024 * 1024;
 /// A snappy element of three bytes yields 64 at most; anything that declares more cannot be whole.
 const SNAPPY_EXPANSION_MAX: usize = 22;
 const SNAPPY_HEADER_SIZE: usize = 16;
-const SNAPPY_COMPATIBLE_VERSION_MIN: i32 = 1;
 
 thread_local! {
     static KEPT: RefCell<Buffers> = RefCell::new(Buffers::default());
@@ -81,7 +80,7 @@ impl<'a> Inflater<'a> {
             Compression::None => Codec::Stored,
             Compression::Gzip => Codec::Gzip(Some(Box::new(GzDecoder::new(payload)))),
             Compression::Snappy => {
-                let framed = read_snappy_header(&mut input)?;
+                let framed = read_snappy_header(&mut input);
                 Codec::Snappy { framed }
             }
             Compression::Lz4 => read_lz4_header(&mut input, magic == 0)?,
@@ -183,11 +182,8 @@ impl<'a> Inflater<'a> {
                 self.input = &[];
                 return Ok(false);
             };
-            if self.input.starts_with(&SNAPPY_MAGIC) {
-                // Streams may be concatenated.
-                let mut input = self.input;
-                read_snappy_header(&mut input)?;
-                self.input = input;
+            // Streams may be concatenated.
+            if read_snappy_header(&mut self.input) {
                 return Ok(true);
             }
             match usize::try_from(size)
@@ -342,21 +338,14 @@ pub(crate) fn kept_size() -> Option<usize> {
     KEPT.with_borrow(|kept| Some(kept.output.capacity() + kept.zstd.as_ref()?.sizeof()))
 }
 
-/// Consumes the header of snappy-java's framing; false if there is none and the payload is one raw block.
-fn read_snappy_header(input: &mut &[u8]) -> Result<bool, RecordError> {
-    if input.len() < SNAPPY_HEADER_SIZE || !input.starts_with(&SNAPPY_MAGIC) {
-        return Ok(false);
+/// Consumes the header of snappy-java's framing; false if there is none and the payload is one raw block. The
+/// versions behind the magic are not looked at, as snappy-java does not.
+fn read_snappy_header(input: &mut &[u8]) -> bool {
+    let framed = input.len() >= SNAPPY_HEADER_SIZE && input.starts_with(&SNAPPY_MAGIC);
+    if framed {
+        *input = &input[SNAPPY_HEADER_SIZE..];
     }
-    let version = read_i32(input, 8).unwrap_or(0);
-    if version < SNAPPY_COMPATIBLE_VERSION_MIN {
-        let reason = format!("Compressed with an incompatible codec version {version}");
-        return Err(RecordError::Decompression {
-            compression: Compression::Snappy,
-            reason,
-        });
-    }
-    *input = &input[SNAPPY_HEADER_SIZE..];
-    Ok(true)
+    framed
 }
 
 fn read_lz4_header<'a>(input: &mut &[u8], ignore_checksum: bool) -> Result<Codec<'a>, RecordError> {

@@ -179,7 +179,7 @@ public class Vectors {
             result.put("message", e.invalidException().getMessage());
             ArrayNode errors = result.putArray("recordErrors");
             e.recordErrors().forEach(error -> errors.addObject().put("index", error.batchIndex).put("message", error.message));
-        } catch (Exception e) {
+        } catch (Exception | org.xerial.snappy.SnappyError e) {
             result.put("error", Errors.forException(e).name()).put("message", e.getMessage());
             result.put("class", e.getClass().getSimpleName());
         }
