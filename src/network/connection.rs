@@ -1,0 +1,235 @@
+//! One connection: frames in, answers out in the order of their requests.
+//!
+//! A request is handled only after the one before it, as Kafka does; but an answer may come in two stages (a produce is appended, then
+//! replicated), and then the next request starts while the first waits. Answers keep their order in `pending`.
+//!
+//! Must never: read ahead of what it may answer (a client that does not read its answers is not read either), hold a buffer
+//! while idle, or let one connection's trouble reach another.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::RequestHandler;
+use super::frame::{Frame, FrameError, FrameReader};
+use super::sendfile::write_frame;
+use crate::api::reply::{BoxFuture, EncodeError};
+use crate::api::{Answer, ConnectionContext, RequestError, ResponseFrame};
+
+/// Answers of one connection that wait for their turn; at that many no further request is read.
+pub const PENDING_ANSWERS_MAX: usize = 128;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionEnd {
+    #[error("closed by the peer")]
+    PeerClosed,
+    #[error("idle for longer than connections.max.idle.ms")]
+    Idle,
+    #[error("the node shuts down")]
+    Shutdown,
+    #[error(transparent)]
+    Frame(FrameError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    #[error("writing failed: {0}")]
+    Write(io::Error),
+}
+
+impl ConnectionEnd {
+    /// Whether the peer sent what no client should: worth a line.
+    pub fn is_misbehaviour(&self) -> bool {
+        match self {
+            Self::Frame(FrameError::NegativeSize(_) | FrameError::TooLarge { .. }) => true,
+            Self::Request(_) | Self::Encode(_) => true,
+            Self::PeerClosed | Self::Idle | Self::Shutdown | Self::Write(_) => false,
+            Self::Frame(FrameError::Io(_)) => false,
+        }
+    }
+}
+
+enum Pending {
+    Ready(ResponseFrame),
+    Later(BoxFuture<Result<ResponseFrame, EncodeError>>),
+}
+
+pub struct Connection {
+    pub context: Arc<ConnectionContext>,
+    pub stream: TcpStream,
+    pub reader: FrameReader,
+    pub handler: Arc<dyn RequestHandler>,
+    /// `None`: for ever.
+    pub max_idle: Option<Duration>,
+    /// Turns true when the node shuts down.
+    pub shutdown: watch::Receiver<bool>,
+}
+
+impl Connection {
+    /// Serves until the connection ends; what is pending then is sent before a shutdown.
+    pub async fn run(mut self) -> ConnectionEnd {
+        let mut pending = VecDeque::new();
+        match self.serve(&mut pending).await {
+            Ok(()) => ConnectionEnd::PeerClosed,
+            Err(end) => end,
+        }
+    }
+
+    async fn serve(&mut self, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
+        // Both wait over all requests: neither a timer nor a watch is touched per request.
+        let mut shutdown = self.shutdown.clone();
+        let mut stopped = pin!(super::turned_true(&mut shutdown));
+        let mut idle = IdleWatch::new(self.max_idle);
+        let mut expiry = pin!(sleep_until(idle.deadline()));
+        loop {
+            self.write_ready(pending).await?;
+            let may_read = pending.len() < PENDING_ANSWERS_MAX;
+            tokio::select! {
+                biased;
+                _ = &mut stopped => {
+                    self.finish(pending).await?;
+                    return Err(ConnectionEnd::Shutdown);
+                }
+                answer = front(pending), if !pending.is_empty() => {
+                    idle.touch();
+                    pending.pop_front();
+                    self.write(answer?).await?;
+                }
+                frame = self.reader.next(&self.stream), if may_read => {
+                    let Some(frame) = frame.map_err(ConnectionEnd::Frame)? else {
+                        return self.finish(pending).await;
+                    };
+                    idle.touch();
+                    self.handle(frame, pending).await?;
+                    idle.touch();
+                }
+                () = &mut expiry => {
+                    if idle.is_over(self.reader.bytes_read()) && pending.is_empty() {
+                        return Err(ConnectionEnd::Idle);
+                    }
+                    expiry.as_mut().reset(idle.deadline());
+                }
+            }
+        }
+    }
+
+    /// Runs one request to the end of its first stage; answers before it go on being written meanwhile.
+    async fn handle(&mut self, frame: Frame, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
+        let Frame { bytes, memory } = frame;
+        let handler = self.handler.clone();
+        let context = self.context.clone();
+        let mut handling = handler.handle(&context, bytes);
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut handling => break answer?,
+                earlier = front(pending), if !pending.is_empty() => {
+                    pending.pop_front();
+                    self.write(earlier?).await?;
+                }
+            }
+        };
+        drop(handling);
+        drop(memory);
+        match answer {
+            Answer::Ready(frame) if pending.is_empty() => self.write(frame).await,
+            Answer::Ready(frame) => {
+                pending.push_back(Pending::Ready(frame));
+                Ok(())
+            }
+            Answer::Later(later) => {
+                pending.push_back(Pending::Later(later));
+                Ok(())
+            }
+            Answer::Nothing => Ok(()),
+        }
+    }
+
+    /// Writes the answers at the front that wait for nothing any more.
+    async fn write_ready(&mut self, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
+        while let Some(Pending::Ready(_)) = pending.front() {
+            if let Some(Pending::Ready(frame)) = pending.pop_front() {
+                self.write(frame).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all that is pending and writes it.
+    async fn finish(&mut self, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
+        while !pending.is_empty() {
+            let answer = front(pending).await?;
+            pending.pop_front();
+            self.write(answer).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, frame: ResponseFrame) -> Result<(), ConnectionEnd> {
+        write_frame(&self.stream, frame)
+            .await
+            .map_err(ConnectionEnd::Write)
+    }
+}
+
+/// Since when nothing has moved on a connection (`connections.max.idle.ms`).
+struct IdleWatch {
+    max: Option<Duration>,
+    last_active: Instant,
+    bytes_read: u64,
+}
+
+impl IdleWatch {
+    /// For ever, on the scale of timers.
+    const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
+    const SOON: Duration = Duration::from_millis(10);
+
+    fn new(max: Option<Duration>) -> Self {
+        Self {
+            max,
+            last_active: Instant::now(),
+            bytes_read: 0,
+        }
+    }
+
+    fn touch(&mut self) {
+        self.last_active = Instant::now();
+    }
+
+    /// When to look again; never in the past.
+    fn deadline(&self) -> Instant {
+        let left = self
+            .max
+            .map_or(Self::FAR, |max| max.saturating_sub(self.last_active.elapsed()));
+        Instant::now() + left.clamp(Self::SOON, Self::FAR)
+    }
+
+    /// Bytes of a frame that has not come whole count as a sign of life.
+    fn is_over(&mut self, bytes_read: u64) -> bool {
+        if self.bytes_read != bytes_read {
+            self.bytes_read = bytes_read;
+            if self.last_active.elapsed() < self.max.unwrap_or(Self::FAR) {
+                return false;
+            }
+            self.touch();
+            return false;
+        }
+        self.max.is_some_and(|max| self.last_active.elapsed() >= max)
+    }
+}
+
+/// The answer at the front, when it is there; it stays at the front. Cancel-safe.
+async fn front(pending: &mut VecDeque<Pending>) -> Result<ResponseFrame, EncodeError> {
+    match pending.front_mut() {
+        Some(Pending::Later(later)) => later.await,
+        Some(Pending::Ready(frame)) => Ok(std::mem::take(frame)),
+        None => std::future::pending().await,
+    }
+}

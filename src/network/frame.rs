@@ -1,0 +1,178 @@
+//! The next frame off a socket: four bytes of size, then the request, in one buffer of just that size.
+//!
+//! An idle connection holds no buffer: small reads go through the stack, and what is read beyond a frame waits in `ahead`, which
+//! is given up once empty. Only what has arrived costs memory: a size that a client merely promises reserves no more than
+//! [`FIRST_RESERVE`]. [`FrameReader::next`] may be dropped at any await without losing a byte.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// One read's share of the stack; also what a large frame is copied of at most.
+const SMALL_READ: usize = 4096;
+/// Reserved on a promise; the rest when this much has come.
+const FIRST_RESERVE: usize = 1024 * 1024;
+const SIZE_PREFIX: usize = 4;
+
+/// Why there is no next frame.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    #[error("the size {0} of a request is negative")]
+    NegativeSize(i32),
+    #[error("a request of {size} bytes is larger than socket.request.max.bytes ({max})")]
+    TooLarge { size: i32, max: usize },
+    /// Not worth a line: clients do that.
+    #[error("reading failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Memory for requests over all connections (`queued.max.request.bytes`).
+#[derive(Debug, Clone)]
+pub struct RequestMemory {
+    total: usize,
+    free: Option<Arc<Semaphore>>,
+}
+
+impl RequestMemory {
+    /// Zero and less: no bound.
+    pub fn new(queued_max_request_bytes: i64) -> Self {
+        let total = usize::try_from(queued_max_request_bytes).unwrap_or(0);
+        Self {
+            total,
+            free: (total > 0 && total < Semaphore::MAX_PERMITS).then(|| Arc::new(Semaphore::new(total))),
+        }
+    }
+
+    /// Not reserved by any request; `None`: not bounded.
+    pub fn free_bytes(&self) -> Option<usize> {
+        self.free.as_ref().map(|free| free.available_permits())
+    }
+
+    /// A request larger than all of it gets all of it.
+    async fn reserve(&self, size: usize) -> Option<OwnedSemaphorePermit> {
+        let free = self.free.as_ref()?;
+        let wanted = u32::try_from(size.min(self.total)).unwrap_or(u32::MAX);
+        free.clone().acquire_many_owned(wanted).await.ok()
+    }
+}
+
+/// A request as it came, and its share of the memory, which is given back when the request is handled.
+#[derive(Debug)]
+pub struct Frame {
+    pub bytes: Bytes,
+    pub memory: Option<OwnedSemaphorePermit>,
+}
+
+/// A frame that has not come whole yet.
+#[derive(Debug)]
+struct Partial {
+    size: usize,
+    buffer: BytesMut,
+    memory: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads one connection's frames.
+#[derive(Debug)]
+pub struct FrameReader {
+    max_size: usize,
+    memory: RequestMemory,
+    ahead: BytesMut,
+    partial: Option<Partial>,
+    bytes_read: u64,
+}
+
+impl FrameReader {
+    pub fn new(max_size: usize, memory: RequestMemory) -> Self {
+        Self {
+            max_size,
+            memory,
+            ahead: BytesMut::new(),
+            partial: None,
+            bytes_read: 0,
+        }
+    }
+
+    /// Bytes so far, over all frames.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// The next frame, or `None` when the peer has closed (in the middle of a frame, too). Cancel-safe.
+    pub async fn next(&mut self, stream: &TcpStream) -> Result<Option<Frame>, FrameError> {
+        loop {
+            if self.partial.is_none()
+                && let Some(size) = self.size_ahead()?
+            {
+                let memory = self.memory.reserve(size).await;
+                self.begin(size, memory);
+            }
+            if let Some(frame) = self.finished() {
+                return Ok(Some(frame));
+            }
+            stream.readable().await?;
+            match self.read(stream) {
+                Ok(0) => return Ok(None),
+                Ok(count) => self.bytes_read += count as u64,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The checked size of the frame at the front of what was read ahead.
+    fn size_ahead(&self) -> Result<Option<usize>, FrameError> {
+        let Some(prefix) = self.ahead.first_chunk::<SIZE_PREFIX>() else {
+            return Ok(None);
+        };
+        let size = i32::from_be_bytes(*prefix);
+        match usize::try_from(size) {
+            Err(_) => Err(FrameError::NegativeSize(size)),
+            Ok(bytes) if bytes > self.max_size => Err(FrameError::TooLarge {
+                size,
+                max: self.max_size,
+            }),
+            Ok(bytes) => Ok(Some(bytes)),
+        }
+    }
+
+    fn begin(&mut self, size: usize, memory: Option<OwnedSemaphorePermit>) {
+        self.ahead.advance(SIZE_PREFIX);
+        let here = self.ahead.len().min(size);
+        let mut buffer = BytesMut::with_capacity(size.min(FIRST_RESERVE.max(here)));
+        buffer.extend_from_slice(&self.ahead[..here]);
+        self.ahead.advance(here);
+        if self.ahead.is_empty() {
+            self.ahead = BytesMut::new();
+        }
+        self.partial = Some(Partial { size, buffer, memory });
+    }
+
+    fn finished(&mut self) -> Option<Frame> {
+        let is_whole = |partial: &mut Partial| partial.buffer.len() == partial.size;
+        let partial = self.partial.take_if(is_whole)?;
+        Some(Frame {
+            bytes: partial.buffer.freeze(),
+            memory: partial.memory,
+        })
+    }
+
+    /// One read of what is there: straight into the frame's buffer, or over the stack while no frame has begun.
+    fn read(&mut self, stream: &TcpStream) -> io::Result<usize> {
+        let Some(partial) = &mut self.partial else {
+            let mut small = [0; SMALL_READ];
+            let count = stream.try_read(&mut small)?;
+            self.ahead.extend_from_slice(&small[..count]);
+            return Ok(count);
+        };
+        let missing = partial.size - partial.buffer.len();
+        if partial.buffer.len() == partial.buffer.capacity() {
+            partial.buffer.reserve(missing);
+        }
+        // The allocator may have given more than was asked for: what follows the frame must stay in the socket.
+        let mut limited = bytes::BufMut::limit(&mut partial.buffer, missing);
+        stream.try_read_buf(&mut limited)
+    }
+}
