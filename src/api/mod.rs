@@ -21,6 +21,12 @@ pub mod router;
 pub mod table;
 
 pub mod api_versions;
+pub mod begin_quorum_epoch;
+pub mod describe_quorum;
+pub mod end_quorum_epoch;
+pub mod fetch_snapshot;
+pub mod metadata_fetch;
+pub mod vote;
 
 pub use crate::protocol::ApiError;
 pub use context::{Broker, ConnectionContext, ListenerScope, Principal, RequestContext};

@@ -69,6 +69,11 @@ macro_rules! table {
 /// In the order of the keys.
 pub static TABLE: &[ApiRow] = table! {
     ApiVersions 0 to 5 on both => api_versions,
+    Vote 0 to 2 on controller => vote,
+    BeginQuorumEpoch 0 to 1 on controller => begin_quorum_epoch,
+    EndQuorumEpoch 0 to 1 on controller => end_quorum_epoch,
+    DescribeQuorum 0 to 2 on both => describe_quorum,
+    FetchSnapshot 0 to 1 on controller => fetch_snapshot,
 };
 
 /// The row of a key, whatever the listener.
