@@ -6,15 +6,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Random numbers for placement. In the simulator a seeded one.
-pub trait PlacementRandom {
+/// Random numbers, handed in; in the simulator seeded ones.
+pub trait ControllerRandom {
     /// Uniform in `0..bound`; `bound` is above 0.
     fn next_below(&mut self, bound: usize) -> usize;
+    /// Uniform over all numbers.
+    fn next_u128(&mut self) -> u128;
 }
 
-impl PlacementRandom for fastrand::Rng {
+impl ControllerRandom for fastrand::Rng {
     fn next_below(&mut self, bound: usize) -> usize {
         self.usize(0..bound)
+    }
+
+    fn next_u128(&mut self) -> u128 {
+        self.u128(..)
     }
 }
 
@@ -31,7 +37,7 @@ pub fn place(
     brokers: &[UsableBroker],
     partitions: usize,
     replication_factor: i16,
-    random: &mut dyn PlacementRandom,
+    random: &mut dyn ControllerRandom,
 ) -> Result<Vec<Vec<i32>>, String> {
     let mut racks = RackList::new(brokers, random);
     let unfenced = brokers.iter().filter(|broker| !broker.fenced).count();
@@ -66,7 +72,7 @@ struct BrokerList {
 }
 
 impl BrokerList {
-    fn initialize(&mut self, random: &mut dyn PlacementRandom) {
+    fn initialize(&mut self, random: &mut dyn ControllerRandom) {
         if !self.brokers.is_empty() {
             self.brokers.sort_unstable();
             self.offset = random.next_below(self.brokers.len());
@@ -112,7 +118,7 @@ struct RackList {
 }
 
 impl RackList {
-    fn new(brokers: &[UsableBroker], random: &mut dyn PlacementRandom) -> Self {
+    fn new(brokers: &[UsableBroker], random: &mut dyn ControllerRandom) -> Self {
         let mut by_name: BTreeMap<Option<&str>, Rack> = BTreeMap::new();
         for broker in brokers {
             let rack = by_name.entry(broker.rack.as_deref()).or_default();
@@ -141,7 +147,7 @@ impl RackList {
     }
 
     /// One partition's replicas. There is an unfenced broker, and at least `replicas` brokers: else this would not end.
-    fn place(&mut self, replicas: usize, unfenced: usize, random: &mut dyn PlacementRandom) -> Vec<i32> {
+    fn place(&mut self, replicas: usize, unfenced: usize, random: &mut dyn ControllerRandom) -> Vec<i32> {
         // After as many assignments as there are unfenced brokers the same would come again: shuffle. With one
         // unfenced broker there is nothing to vary, and a reset epoch would leave its list exhausted for ever.
         if self.epoch == unfenced && unfenced > 1 {
@@ -184,7 +190,7 @@ impl RackList {
         }
     }
 
-    fn shuffle(&mut self, random: &mut dyn PlacementRandom) {
+    fn shuffle(&mut self, random: &mut dyn ControllerRandom) {
         shuffle(&mut self.racks, random);
         for rack in &mut self.racks {
             shuffle(&mut rack.fenced.brokers, random);
@@ -193,7 +199,7 @@ impl RackList {
     }
 }
 
-fn shuffle<T>(items: &mut [T], random: &mut dyn PlacementRandom) {
+fn shuffle<T>(items: &mut [T], random: &mut dyn ControllerRandom) {
     for last in (1..items.len()).rev() {
         let other = random.next_below(last + 1);
         items.swap(last, other);

@@ -1,11 +1,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{PlacementRandom, UsableBroker, place};
+use super::{ControllerRandom, UsableBroker, place};
 
 struct Zero;
-impl PlacementRandom for Zero {
+impl ControllerRandom for Zero {
     fn next_below(&mut self, _bound: usize) -> usize {
+        0
+    }
+
+    fn next_u128(&mut self) -> u128 {
         0
     }
 }
