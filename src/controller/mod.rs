@@ -1,7 +1,7 @@
 //! METADATA WRITES: the active controller's state machine, and the service that runs it over raft.
 //!
 //! ```text
-//! service.rs     one task: request -> shard decides -> records to raft -> reply when they are committed
+//! service.rs worker.rs   one task: request -> shard decides -> records to raft -> reply when they are committed
 //! shard.rs*      state = the metadata image + soft state; decide(&self) -> records, response, effects; replay
 //! topics.rs* brokers.rs* producer_ids.rs* controllers.rs* activation.rs*     decisions, one file a concern
 //! elections.rs* partition_change.rs*   who leads, ISR and ELR         placement.rs*   where replicas go
@@ -26,6 +26,7 @@ pub mod service;
 pub mod shard;
 pub mod topic_name;
 pub mod topics;
+mod worker;
 
 pub use context::ControllerContext;
-pub use service::{ControllerService, ControllerServiceConfig};
+pub use service::{ControllerLog, ControllerService, ControllerServiceConfig};

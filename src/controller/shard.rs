@@ -189,6 +189,15 @@ impl Shard {
         self.image().features.metadata_version_or_minimum()
     }
 
+    pub fn node_id(&self) -> i32 {
+        self.config.config.node_id
+    }
+
+    /// The node's file.
+    pub fn static_config(&self) -> &KafkaConfig {
+        &self.config.config
+    }
+
     /// The node's configs under the dynamic ones.
     pub fn effective_config(&self) -> &Arc<KafkaConfig> {
         &self.effective_config
