@@ -1,0 +1,201 @@
+"""The stock tools, with their whole output compared with what they printed against Apache Kafka.
+
+expected/<feature>.txt is what Apache Kafka made them print, with ids, times and rates masked. COMPAT_RECORD=1 with --against apache writes it anew;
+a run against Apache Kafka without it checks that the files are still true.
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import servers
+from results import BOOTSTRAP, check, expect, finish, unique
+
+HERE = pathlib.Path(__file__).resolve().parent
+RECORD = os.environ.get("COMPAT_RECORD") == "1" and os.environ.get("COMPAT_AGAINST") == "apache"
+CLIENT = "kafka 4.4 tools"
+TOOLS = "org.apache.kafka.tools."
+
+
+def tool(main_class, *arguments, data=None, code=0, timeout=90):
+    """Runs a tool against the node; returns what it printed (errors after the output)."""
+    done = subprocess.run(
+        servers.java_command(TOOLS + main_class, *arguments, libs=os.environ["APACHE_LIBS"], heap="256m",
+                             jvm_flags=["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]),
+        input=data, capture_output=True, text=True, timeout=timeout)
+    printed = done.stdout + done.stderr
+    if code is not None and done.returncode != code:
+        raise AssertionError(f"{main_class} {arguments} ended with {done.returncode}:\n{printed}")
+    return printed
+
+
+def on_node(main_class, *arguments, **options):
+    return tool(main_class, "--bootstrap-server", BOOTSTRAP, *arguments, **options)
+
+
+def masked(text, names):
+    """Without what differs from run to run: names made here, ids, addresses, times and rates."""
+    for name, mask in names.items():
+        text = text.replace(name, mask)
+    text = text.replace(BOOTSTRAP, "<node>").replace(BOOTSTRAP.split(":")[1], "<port>")
+    text = re.sub(r"TopicId: \S{22}", "TopicId: <uuid>", text)
+    text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>", text)
+    text = re.sub(r"\[\d{4}-\d\d-\d\d[^\]]*\] ", "", text)
+    text = re.sub(r"\tat .*\n", "", text)
+    text = re.sub(r"\s+\(org\.apache\.[\w.$]+\)", "", text)
+    # A hint that clients give where group.version is 1.
+    text = re.sub(r"The consumer rebalance protocol \(KIP-848\).*\n", "", text)
+    text = re.sub(r" +\n", "\n", text)
+    return re.sub(r"  +", "  ", text)
+
+
+def compare(feature, text):
+    path = HERE / "expected" / (re.sub(r"[^a-z0-9]+", "-", feature.lower()).strip("-") + ".txt")
+    if RECORD:
+        path.write_text(text)
+        return
+    wanted = path.read_text()
+    if text != wanted:
+        raise AssertionError(f"output differs from Apache Kafka's\n--- Apache Kafka\n{wanted}\n--- here\n{text}")
+
+
+def same(feature, steps):
+    """`steps` returns (names to mask, [printed texts]); all of it is compared."""
+    def test():
+        names, printed = steps()
+        compare(feature, masked("\n".join(printed), names))
+    check(CLIENT, feature, test)
+
+
+def topics():
+    topic = unique("tools-topics")
+    printed = [
+        on_node("TopicCommand", "--create", "--topic", topic, "--partitions", "2", "--replication-factor", "1",
+                "--config", "retention.ms=7200000", "--config", "cleanup.policy=compact"),
+        on_node("TopicCommand", "--describe", "--topic", topic),
+        on_node("TopicCommand", "--list", "--topic", topic),
+        on_node("TopicCommand", "--create", "--topic", topic, code=1),
+        on_node("TopicCommand", "--create", "--if-not-exists", "--topic", topic),
+        on_node("TopicCommand", "--create", "--topic", "bad/name", code=1),
+        on_node("TopicCommand", "--create", "--topic", unique("t"), "--replication-factor", "2", code=1).split("\n")[0],
+        on_node("TopicCommand", "--create", "--topic", topic + "x", "--config", "retention.ms=never", code=1).split("\n")[0],
+        on_node("TopicCommand", "--create", "--topic", topic + "x", "--config", "no.such.key=1", code=1).split("\n")[0],
+        on_node("TopicCommand", "--alter", "--topic", topic, "--partitions", "4"),
+        on_node("TopicCommand", "--alter", "--topic", topic, "--partitions", "3", code=1).split("\n")[0],
+        on_node("TopicCommand", "--describe", "--topic", topic),
+        on_node("TopicCommand", "--delete", "--topic", topic),
+        on_node("TopicCommand", "--describe", "--topic", topic, code=1).split("\n")[0],
+    ]
+    return {topic: "<topic>"}, printed
+
+
+def configs():
+    topic = unique("tools-configs")
+    on_node("TopicCommand", "--create", "--topic", topic, "--config", "segment.bytes=2097152")
+    return {topic: "<topic>"}, [
+        on_node("ConfigCommand", "--describe", "--entity-type", "topics", "--entity-name", topic),
+        on_node("ConfigCommand", "--describe", "--all", "--entity-type", "topics", "--entity-name", topic),
+    ]
+
+
+def console():
+    topic = unique("tools-console")
+    on_node("TopicCommand", "--create", "--topic", topic, "--partitions", "1")
+    lines = "k1:v1\nk2:v2\nk3:\n"
+    printed = [on_node("ConsoleProducer", "--topic", topic, "--property", "parse.key=true", "--property", "key.separator=:", data=lines)]
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        printed.append(on_node("ConsoleProducer", "--topic", topic, "--compression-codec", codec, data=f"{codec} one\n{codec} two\n"))
+    printed.append(on_node("consumer.ConsoleConsumer", "--topic", topic, "--from-beginning", "--max-messages", "11", "--property", "print.key=true",
+                           "--property", "print.offset=true", "--property", "print.partition=true", "--timeout-ms", "20000"))
+    printed.append(on_node("consumer.ConsoleConsumer", "--topic", topic, "--partition", "0", "--offset", "9", "--max-messages", "2", "--timeout-ms", "20000"))
+    return {topic: "<topic>"}, printed
+
+
+def offsets():
+    topic = unique("tools-offsets")
+    on_node("TopicCommand", "--create", "--topic", topic, "--partitions", "3")
+    on_node("ConsoleProducer", "--topic", topic, "--property", "parse.key=true", "--property", "key.separator=:",
+            data="".join(f"k{i}:{i}\n" for i in range(30)))
+    return {topic: "<topic>"}, [on_node("GetOffsetShell", "--topic", topic, *time) for time in
+                                ([], ["--time", "earliest"], ["--time", "latest"], ["--time", "0"])]
+
+
+def groups():
+    topic, group, none = unique("tools-groups"), unique("g"), unique("none")
+    on_node("TopicCommand", "--create", "--topic", topic, "--partitions", "1")
+    on_node("ConsoleProducer", "--topic", topic, data="".join(f"{i}\n" for i in range(10)))
+    on_node("consumer.ConsoleConsumer", "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "4", "--timeout-ms", "30000")
+    command = "consumer.group.ConsumerGroupCommand"
+    printed = [
+        on_node(command, "--list", "--type", "classic").count(group),
+        on_node(command, "--describe", "--group", group),
+        on_node(command, "--describe", "--group", group, "--members"),
+        on_node(command, "--describe", "--group", group, "--members", "--verbose"),
+        on_node(command, "--describe", "--group", group, "--state"),
+        on_node(command, "--describe", "--group", none, code=None).replace("\n", " ").split("'")[-1],
+        on_node(command, "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--dry-run"),
+        on_node(command, "--reset-offsets", "--group", group, "--topic", topic, "--to-offset", "7", "--execute"),
+        on_node(command, "--reset-offsets", "--group", group, "--topic", topic, "--shift-by", "-2", "--export", "--dry-run"),
+        on_node(command, "--describe", "--group", group),
+        on_node(command, "--delete", "--group", group),
+        on_node(command, "--list").count(group),
+        on_node(command, "--delete", "--group", group, code=None),
+    ]
+    return {topic: "<topic>", group: "<group>", none: "<none>"}, [str(text) for text in printed]
+
+
+def cluster():
+    return {}, [re.sub(r"Cluster ID: \S{22}", "Cluster ID: <id>", tool("ClusterTool", "cluster-id", "--bootstrap-server", BOOTSTRAP))]
+
+
+def api_versions():
+    def test():
+        printed = on_node("BrokerApiVersionsCommand")
+        expect("Produce(0):" in printed and "ApiVersions(18): 0 to 5 [usable: 5]" in printed, True, f"versions listed: {printed}")
+    check(CLIENT, "broker-api-versions", test)
+
+
+def performance():
+    topic = unique("tools-perf")
+    on_node("TopicCommand", "--create", "--topic", topic, "--partitions", "3")
+    printed = tool("ProducerPerformance", "--topic", topic, "--num-records", "50000", "--record-size", "200", "--throughput", "-1",
+                   "--producer-props", f"bootstrap.servers={BOOTSTRAP}", "acks=all")
+    expect(printed.strip().splitlines()[-1].startswith("50000 records sent"), True, f"producer's last line: {printed}")
+    ends = on_node("GetOffsetShell", "--topic", topic)
+    expect(sum(int(line.rsplit(":", 1)[1]) for line in ends.split()), 50000, "end offsets")
+    printed = on_node("ConsumerPerformance", "--topic", topic, "--messages", "50000", "--timeout", "60000")
+    expect(printed.strip().splitlines()[-1].split(", ")[4], "50000", "records consumed")
+    printed = tool("EndToEndLatency", "--bootstrap-server", BOOTSTRAP, "--topic", topic, "--num-records", "100", "--producer-acks", "all",
+                   "--record-size", "100")
+    expect("Percentiles" in printed, True, printed)
+
+
+def verifiable():
+    topic, group = unique("tools-verifiable"), unique("g")
+    on_node("TopicCommand", "--create", "--topic", topic, "--partitions", "2")
+    printed = on_node("VerifiableProducer", "--topic", topic, "--max-messages", "200", "--acks", "-1")
+    events = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    expect(sum(e["name"] == "producer_send_success" for e in events), 200, "sent")
+    printed = on_node("VerifiableConsumer", "--topic", topic, "--group-id", group, "--max-messages", "200", "--reset-policy", "earliest")
+    events = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    expect(sum(e["count"] for e in events if e["name"] == "records_consumed"), 200, "consumed")
+    expect(all(e["success"] for e in events if e["name"] == "offsets_committed"), True, "commits")
+
+
+def main():
+    same("topics", topics)
+    same("configs", configs)
+    same("console", console)
+    same("get-offsets", offsets)
+    same("consumer-groups", groups)
+    same("cluster", cluster)
+    api_versions()
+    check(CLIENT, "perf-test", performance)
+    check(CLIENT, "verifiable", verifiable)
+    finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
