@@ -604,7 +604,7 @@ pub fn development_properties() -> BTreeMap<String, String> {
     [
         ("process.roles", "broker,controller"),
         ("node.id", "1"),
-        ("controller.quorum.voters", "1@localhost:9093"),
+        ("controller.quorum.bootstrap.servers", "localhost:9093"),
         (
             "listeners",
             "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",

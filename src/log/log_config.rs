@@ -14,6 +14,7 @@ pub struct LogConfig {
     pub max_message_bytes: i32,
     pub index_interval_bytes: i32,
     pub file_delete_delay_ms: i64,
+    pub min_insync_replicas: i32,
     /// `cleanup.policy` holds `compact`.
     pub compact: bool,
     /// `cleanup.policy` holds `delete`.
@@ -34,6 +35,7 @@ impl Default for LogConfig {
             max_message_bytes: 1024 * 1024 + 12,
             index_interval_bytes: 4096,
             file_delete_delay_ms: 60_000,
+            min_insync_replicas: 1,
             compact: false,
             delete: true,
         }

@@ -15,6 +15,7 @@
 //!
 //! Never knows replicas, requests or error codes of the wire.
 
+pub mod meta_properties;
 pub mod validator;
 
 use std::fmt;

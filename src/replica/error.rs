@@ -5,7 +5,9 @@
 
 use thiserror::Error;
 
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+use crate::log::LogError;
+
+#[derive(Debug, Clone, Error)]
 pub enum ReplicaError {
     #[error("this server does not host this topic-partition: {partition}")]
     UnknownTopicOrPartition { partition: String },
@@ -35,14 +37,10 @@ pub enum ReplicaError {
     InvalidRequiredAcks { acks: i16 },
     #[error("cannot append to internal topic {topic}")]
     InvalidTopic { topic: String },
-    #[error("offset {offset} is outside of {log_start_offset}..={log_end_offset}")]
-    OffsetOutOfRange {
-        offset: i64,
-        log_start_offset: i64,
-        log_end_offset: i64,
-    },
-    #[error("broker epoch {broker_epoch} of replica {replica_id} is not the one it registered with")]
-    StaleReplicaEpoch { replica_id: i32, broker_epoch: i64 },
+    #[error("offset {offset} of {partition} is below the log start, or of an epoch that is not known")]
+    OffsetOutOfRange { partition: String, offset: i64 },
     #[error("the log directory of {partition} is offline")]
     KafkaStorage { partition: String },
+    #[error(transparent)]
+    Log(#[from] LogError),
 }

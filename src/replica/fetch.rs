@@ -1,19 +1,8 @@
 //! What a fetch, a ListOffsets and an OffsetForLeaderEpoch ask of a partition, and what they get: plain data.
 
 use crate::io::disk::FileSlice;
-use crate::log::TopicPartition;
+pub use crate::log::{AbortedTransaction, FetchIsolation};
 use crate::replica::{ReplicaError, TopicIdPartition};
-
-/// How far a reader may see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FetchIsolation {
-    /// Followers: all there is.
-    LogEnd,
-    /// Consumers: what is replicated.
-    HighWatermark,
-    /// Consumers with read_committed: what no open transaction covers.
-    TxnCommitted,
-}
 
 /// What holds for the whole fetch (`FetchParams`).
 #[derive(Debug, Clone)]
@@ -47,12 +36,6 @@ pub struct FetchPartition {
     pub max_bytes: i32,
     pub current_leader_epoch: Option<i32>,
     pub last_fetched_epoch: Option<i32>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AbortedTransaction {
-    pub producer_id: i64,
-    pub first_offset: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,13 +104,6 @@ pub struct OffsetResult {
     /// -1: no such offset.
     pub offset: i64,
     pub leader_epoch: Option<i32>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OffsetForLeaderEpochResult {
-    pub topic_partition: TopicPartition,
-    /// (epoch, end offset), both -1 where the epoch is not known.
-    pub result: Result<(i32, i64), ReplicaError>,
 }
 
 /// A slice of no file in particular, for tests.

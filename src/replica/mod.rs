@@ -3,26 +3,39 @@
 //! Owns the hosted partitions and decides what may be appended to, read from and acknowledged by them. Never touches files
 //! (that is `log`), never knows request versions (that is `api`), never writes metadata (that is `controller`).
 //!
-//! `fetch_session` and `replica_state` are pure; the rest is a thin shell around them.
+//! ```text
+//! replica_manager     which partitions are here; follows the metadata; the coordinators' doors
+//!   delayed_produce   append now, wait for the replicas      delayed_fetch   read now, wait for more
+//!     purgatory       who waits on a partition and what wakes them
+//!   partition         roles, append, read, high watermark: the shell around replica_state*
+//! fetch_session_cache the shell around fetch_session*        producer_ids    ids in blocks from the controller
+//! ```
+//! `*` = pure.
 
-#![allow(clippy::todo)]
-
+pub mod delayed_fetch;
+pub mod delayed_produce;
 pub mod error;
 pub mod fetch;
 pub mod fetch_session;
+pub mod fetch_session_cache;
 pub mod partition;
 pub mod producer_ids;
 pub mod purgatory;
 pub mod replica_manager;
+pub mod replica_state;
 
+pub use delayed_produce::{AppendResult, Appended, RecordError};
 pub use error::ReplicaError;
 pub use fetch::{
     AbortedTransaction, DivergingEpoch, FetchIsolation, FetchParams, FetchPartition, FetchPartitionData,
-    FetchResult, OffsetForLeaderEpochResult, OffsetResult, OffsetSpec,
+    FetchResult, OffsetResult, OffsetSpec,
 };
-pub use partition::{Partition, PartitionListener};
-pub use producer_ids::{ProducerIdAllocator, ProducerIdBlock, ProducerIdManager};
-pub use replica_manager::{AppendResult, Appended, RecordError, ReplicaManager, ReplicaManagerConfig};
+pub use fetch_session_cache::FetchSessionCache;
+pub use partition::{LeaderOffsets, Partition, PartitionListener};
+pub use producer_ids::{
+    ControllerProducerIdAllocator, ProducerIdAllocator, ProducerIdBlock, ProducerIdManager,
+};
+pub use replica_manager::{ReplicaManager, ReplicaManagerConfig, TopicLogConfig};
 
 use std::fmt;
 use uuid::Uuid;

@@ -1,160 +1,443 @@
-//! The partitions that this node hosts: appends, reads, and what the metadata makes of them.
+//! The partitions that this node hosts, and what the metadata makes of them.
+//!
+//! Follows the metadata as a publisher: at the first image it has the logs loaded (strays are set aside), then in every delta it deletes first,
+//! for a name may come back with another topic id, then leads, then follows, then takes over changed topic settings.
+//! Appends are in `delayed_produce`, fetches in `delayed_fetch`.
+//!
+//! Must never: delete a log whose topic id is not the one that was deleted, or do file work with the table of partitions locked.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
+use tokio::sync::watch;
+use uuid::Uuid;
 
-use crate::log::TopicPartition;
-use crate::replica::FetchIsolation;
-use crate::replica::{
-    FetchParams, FetchPartition, FetchResult, OffsetResult, OffsetSpec, Partition, PartitionListener,
-    ReplicaError, TopicIdPartition,
+use crate::io::clock::Clock;
+use crate::log::{AppendOrigin, FetchIsolation, LogConfig, LogError, LogManager, TopicPartition, UnifiedLog};
+use crate::metadata::{
+    ConfigResourceType, MetadataCache, MetadataDelta, MetadataImage, MetadataPublisher, PartitionInfo,
 };
+use crate::replica::fetch_session_cache::FetchSessionCache;
+use crate::replica::partition::PartitionContext;
+use crate::replica::{OffsetResult, OffsetSpec, Partition, PartitionListener, ReplicaError};
+
+/// Makes a topic's settings out of its overrides: the node's settings are in it.
+pub type TopicLogConfig = Arc<dyn Fn(&BTreeMap<String, String>) -> LogConfig + Send + Sync>;
 
 #[derive(Debug, Clone)]
 pub struct ReplicaManagerConfig {
     pub node_id: i32,
-    pub replica_lag_time_max_ms: u64,
-    pub high_watermark_checkpoint_interval_ms: u64,
-    pub fetch_max_bytes: usize,
+    pub replica_lag_time_max_ms: i64,
     pub max_incremental_fetch_session_cache_slots: usize,
 }
 
-/// One record that made its batch fail (KIP-467).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecordError {
-    pub batch_index: i32,
-    pub message: Option<String>,
+#[derive(Clone)]
+enum Hosted {
+    Online(Arc<Partition>),
+    /// In a log directory that is offline.
+    Offline,
 }
 
-/// One partition's part of a produce answer. Offsets are -1 where Kafka answers -1.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AppendResult {
-    pub error: Option<ReplicaError>,
-    pub base_offset: i64,
-    pub last_offset: i64,
-    /// -1 unless the topic uses LogAppendTime.
-    pub log_append_time_ms: i64,
-    pub log_start_offset: i64,
-    pub record_errors: Vec<RecordError>,
-    pub error_message: Option<String>,
+type HostedPartitions = HashMap<Arc<str>, HashMap<i32, Hosted>>;
+
+pub struct ReplicaManager {
+    pub(crate) config: ReplicaManagerConfig,
+    pub(crate) clock: Arc<dyn Clock>,
+    log_manager: Arc<LogManager>,
+    metadata: MetadataCache,
+    topic_log_config: TopicLogConfig,
+    hosted: RwLock<HostedPartitions>,
+    fetch_sessions: FetchSessionCache,
+    /// `None` until the logs are loaded.
+    started: watch::Sender<Option<Result<(), LogError>>>,
 }
-
-/// An append whose order is fixed; what is left is to wait for the replicas.
-pub struct Appended {
-    results: Vec<(TopicIdPartition, AppendResult)>,
-}
-
-impl Appended {
-    /// Nothing to wait for: acks 0 or 1, an error, or replicated already.
-    pub fn is_complete(&self) -> bool {
-        todo!()
-    }
-
-    /// The results in the order of the entries, once replicated or timed out.
-    pub async fn completed(self) -> Vec<(TopicIdPartition, AppendResult)> {
-        self.results
-    }
-}
-
-pub struct ReplicaManager {}
 
 impl ReplicaManager {
+    pub fn new(
+        config: ReplicaManagerConfig,
+        log_manager: Arc<LogManager>,
+        metadata: MetadataCache,
+        topic_log_config: TopicLogConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<Self> {
+        let fetch_sessions = FetchSessionCache::new(config.max_incremental_fetch_session_cache_slots);
+        Arc::new(Self {
+            config,
+            clock,
+            log_manager,
+            metadata,
+            topic_log_config,
+            hosted: RwLock::default(),
+            fetch_sessions,
+            started: watch::Sender::new(None),
+        })
+    }
+
+    /// Returns when the first image was published and its logs are loaded; an error means that the node cannot start.
+    pub async fn wait_until_started(&self) -> Result<(), LogError> {
+        let mut started = self.started.subscribe();
+        match started.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or(Ok(())),
+            // The sender lives as long as `self`.
+            Err(_) => Ok(()),
+        }
+    }
+
+    pub fn fetch_sessions(&self) -> &FetchSessionCache {
+        &self.fetch_sessions
+    }
+
+    pub fn log_manager(&self) -> &Arc<LogManager> {
+        &self.log_manager
+    }
+
     /// A partition that is hosted here, whatever its role.
-    pub fn get_partition(&self, _topic_partition: &TopicPartition) -> Result<Arc<Partition>, ReplicaError> {
-        todo!()
+    pub fn get_partition(&self, topic_partition: &TopicPartition) -> Result<Arc<Partition>, ReplicaError> {
+        let (topic, partition) = (&topic_partition.topic, topic_partition.partition);
+        match self
+            .hosted()
+            .get(topic)
+            .and_then(|partitions| partitions.get(&partition))
+        {
+            Some(Hosted::Online(partition)) => return Ok(partition.clone()),
+            Some(Hosted::Offline) => {
+                return Err(ReplicaError::KafkaStorage {
+                    partition: topic_partition.to_string(),
+                });
+            }
+            None => {}
+        }
+        let image = self.metadata.load();
+        let exists = image
+            .topics
+            .by_name(topic)
+            .is_some_and(|image| image.partitions.contains_key(&partition));
+        let partition = topic_partition.to_string();
+        Err(if exists {
+            // Elsewhere: the client has to look for it.
+            ReplicaError::NotLeaderOrFollower { partition }
+        } else {
+            ReplicaError::UnknownTopicOrPartition { partition }
+        })
     }
 
-    /// Stage one of a produce: synchronous, fixes the order. `required_acks` is one of -1, 0, 1 (checked by the caller).
-    pub fn append_records(
-        &self,
-        _timeout_ms: u64,
-        _required_acks: i16,
-        _internal_topics_allowed: bool,
-        _entries: Vec<(TopicIdPartition, Bytes)>,
-    ) -> Appended {
-        todo!()
+    /// All partitions that are online, in no order.
+    pub fn online_partitions(&self) -> Vec<Arc<Partition>> {
+        let hosted = self.hosted();
+        let all = hosted.values().flat_map(HashMap::values);
+        all.filter_map(|hosted| match hosted {
+            Hosted::Online(partition) => Some(partition.clone()),
+            Hosted::Offline => None,
+        })
+        .collect()
     }
 
-    pub async fn fetch_messages(
-        &self,
-        _params: &FetchParams,
-        _partitions: Vec<(TopicIdPartition, FetchPartition)>,
-    ) -> FetchResult {
-        todo!()
+    fn hosted(&self) -> RwLockReadGuard<'_, HostedPartitions> {
+        self.hosted.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `isolation` is `None` for followers and the debugging consumer.
+    fn hosted_mut(&self) -> RwLockWriteGuard<'_, HostedPartitions> {
+        self.hosted.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None`: there is no such offset. `isolation` is `None` for followers and the debugging consumer.
     pub fn list_offset(
         &self,
-        _topic_partition: &TopicPartition,
-        _spec: OffsetSpec,
-        _isolation: Option<FetchIsolation>,
-        _current_leader_epoch: Option<i32>,
-        _only_from_leader: bool,
-    ) -> Result<OffsetResult, ReplicaError> {
-        todo!()
+        topic_partition: &TopicPartition,
+        spec: OffsetSpec,
+        isolation: Option<FetchIsolation>,
+        current_leader_epoch: Option<i32>,
+        only_from_leader: bool,
+    ) -> Result<Option<OffsetResult>, ReplicaError> {
+        let partition = self.get_partition(topic_partition)?;
+        partition.list_offset(spec, isolation, current_leader_epoch, only_from_leader)
     }
 
-    /// (epoch, end offset), both -1 where the epoch is not known.
+    /// (epoch, end offset); `None` where the epoch is not known.
     pub fn last_offset_for_leader_epoch(
         &self,
-        _topic_partition: &TopicPartition,
-        _current_leader_epoch: Option<i32>,
-        _leader_epoch: i32,
-    ) -> Result<(i32, i64), ReplicaError> {
-        todo!()
+        topic_partition: &TopicPartition,
+        current_leader_epoch: Option<i32>,
+        leader_epoch: i32,
+    ) -> Result<Option<(i32, i64)>, ReplicaError> {
+        self.get_partition(topic_partition)?
+            .last_offset_for_leader_epoch(current_leader_epoch, leader_epoch)
     }
 
-    // The coordinators' doors.
+    /// Writes `replication-offset-checkpoint` of every log dir; the server calls it every
+    /// `replica.high.watermark.checkpoint.interval.ms`.
+    pub fn checkpoint_high_watermarks(&self) {
+        if let Err(error) = self.log_manager.checkpoint_high_watermarks() {
+            tracing::error!(%error, "could not write the high watermark checkpoints");
+        }
+    }
 
+    /// A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from here on.
+    pub fn on_log_dir_failure(&self, log_dir: &std::path::Path) {
+        let mut failed = Vec::new();
+        for partitions in self.hosted_mut().values_mut() {
+            for hosted in partitions.values_mut() {
+                if let Hosted::Online(partition) = hosted
+                    && *partition.log().parent_dir() == *log_dir
+                {
+                    failed.push(partition.clone());
+                    *hosted = Hosted::Offline;
+                }
+            }
+        }
+        for partition in failed {
+            partition.on_offline();
+        }
+    }
+
+    /// Wakes all that wait and writes the high watermarks. The log manager is shut down after it.
+    pub fn shutdown(&self) {
+        for partition in self.online_partitions() {
+            partition.waiters.on_state_change();
+        }
+        self.checkpoint_high_watermarks();
+    }
+}
+
+/// The coordinators' doors.
+impl ReplicaManager {
     /// Appends one ready batch (offsets are assigned here) as the leader of `leader_epoch`; returns the offset after it.
     /// It is committed once the partition's high watermark reaches that offset: see `add_partition_listener`.
     pub fn append_coordinator_batch(
         &self,
-        _topic_partition: &TopicPartition,
-        _leader_epoch: i32,
-        _batch: Bytes,
+        topic_partition: &TopicPartition,
+        leader_epoch: i32,
+        batch: Bytes,
     ) -> Result<i64, ReplicaError> {
-        todo!()
+        const ALL_REPLICAS: i16 = -1;
+        let partition = self.get_partition(topic_partition)?;
+        let (origin, now_ms) = (AppendOrigin::Coordinator, self.clock.now_ms());
+        let info = partition.append_as_leader(&batch, origin, ALL_REPLICAS, Some(leader_epoch), now_ms)?;
+        Ok(info.last_offset + 1)
     }
 
     /// Whole batches from `start_offset` up to the log end, at most about `max_bytes` but at least one batch, copied:
     /// for loading a coordinator. Empty at the end of the log.
     pub fn read_coordinator_batches(
         &self,
-        _topic_partition: &TopicPartition,
-        _start_offset: i64,
-        _max_bytes: usize,
+        topic_partition: &TopicPartition,
+        start_offset: i64,
+        max_bytes: usize,
     ) -> Result<Bytes, ReplicaError> {
-        todo!()
+        let partition = self.get_partition(topic_partition)?;
+        // Fails with NOT_LEADER_OR_FOLLOWER where the partition moved while its coordinator loads.
+        partition.leader_offsets()?;
+        Ok(partition
+            .log()
+            .read_bytes(start_offset, max_bytes, FetchIsolation::LogEnd, true)?)
     }
 
     /// Hears of high watermark changes, deletion and loss of leadership. False: not hosted here, or offline.
     pub fn add_partition_listener(
         &self,
-        _topic_partition: &TopicPartition,
-        _listener: Arc<dyn PartitionListener>,
+        topic_partition: &TopicPartition,
+        listener: Arc<dyn PartitionListener>,
     ) -> bool {
-        todo!()
+        match self.get_partition(topic_partition) {
+            Ok(partition) => {
+                partition.add_listener(listener);
+                true
+            }
+            Err(_) => false,
+        }
     }
 
     pub fn remove_partition_listener(
         &self,
-        _topic_partition: &TopicPartition,
-        _listener: &Arc<dyn PartitionListener>,
+        topic_partition: &TopicPartition,
+        listener: &Arc<dyn PartitionListener>,
     ) {
-        todo!()
+        if let Ok(partition) = self.get_partition(topic_partition) {
+            partition.remove_listener(listener);
+        }
+    }
+}
+
+/// Following the metadata.
+impl ReplicaManager {
+    /// Whether a log that was found on disk does not belong here (`LogManager.isStrayReplica`).
+    fn is_stray(&self, image: &MetadataImage, log: &UnifiedLog) -> bool {
+        let TopicPartition { topic, partition } = log.topic_partition();
+        let Some(topic_id) = log.topic_id() else {
+            tracing::info!(%topic, partition, "log has no topic id: stray");
+            return true;
+        };
+        match image.topics.partition(topic_id, *partition) {
+            Some(registration) => !registration.replicas.contains(&self.config.node_id),
+            None => true,
+        }
     }
 
-    /// Writes `replication-offset-checkpoint` of every log dir; the server calls it every
-    /// `replica.high.watermark.checkpoint.interval.ms` and at shutdown.
-    pub fn checkpoint_high_watermarks(&self) {
-        todo!()
+    fn load_logs(&self, image: &MetadataImage) {
+        let outcome = self.log_manager.load_logs(&|log| self.is_stray(image, log));
+        if let Err(error) = &outcome {
+            tracing::error!(%error, "could not load the logs");
+        }
+        self.started.send_replace(Some(outcome));
     }
 
-    /// Fails the waiting, writes the high watermarks.
-    pub fn shutdown(&self) {
-        todo!()
+    fn delete_partition(&self, topic: &Arc<str>, topic_id: Uuid, partition: i32) {
+        let topic_partition = TopicPartition {
+            topic: topic.clone(),
+            partition,
+        };
+        let hosted = {
+            let mut hosted = self.hosted_mut();
+            let Some(partitions) = hosted.get_mut(topic) else {
+                return;
+            };
+            let is_other = matches!(
+                partitions.get(&partition),
+                Some(Hosted::Online(partition)) if partition.topic_id().is_some_and(|id| id != topic_id)
+            );
+            if is_other {
+                return;
+            }
+            let removed = partitions.remove(&partition);
+            if partitions.is_empty() {
+                hosted.remove(topic);
+            }
+            removed
+        };
+        let Some(Hosted::Online(partition)) = hosted else {
+            return;
+        };
+        partition.on_deleted();
+        match self.log_manager.async_delete(&topic_partition) {
+            Ok(()) => tracing::info!(partition = %topic_partition, "deleted"),
+            Err(error) => tracing::error!(partition = %topic_partition, %error, "could not delete"),
+        }
+    }
+
+    /// The partition, made with its log if it is new here; `None` if it is offline or cannot be made.
+    fn get_or_create_partition(&self, info: &PartitionInfo, image: &MetadataImage) -> Option<Arc<Partition>> {
+        let topic_partition = TopicPartition {
+            topic: info.topic.clone(),
+            partition: info.partition,
+        };
+        let known = self
+            .hosted()
+            .get(&info.topic)
+            .and_then(|partitions| partitions.get(&info.partition))
+            .cloned();
+        match known {
+            Some(Hosted::Online(partition)) if partition.topic_id() == Some(info.topic_id) => {
+                return Some(partition);
+            }
+            Some(Hosted::Online(partition)) => {
+                let known = partition.topic_id();
+                tracing::error!(partition = %topic_partition, ?known, named = %info.topic_id, "topic id differs");
+                return None;
+            }
+            Some(Hosted::Offline) => return None,
+            None => {}
+        }
+        let created = self.create_partition(&topic_partition, info.topic_id, image);
+        let hosted = match &created {
+            Ok(partition) => Hosted::Online(partition.clone()),
+            Err(error) => {
+                tracing::error!(partition = %topic_partition, %error, "could not open the log");
+                Hosted::Offline
+            }
+        };
+        self.hosted_mut()
+            .entry(info.topic.clone())
+            .or_default()
+            .insert(info.partition, hosted);
+        created.ok()
+    }
+
+    fn create_partition(
+        &self,
+        topic_partition: &TopicPartition,
+        topic_id: Uuid,
+        image: &MetadataImage,
+    ) -> Result<Arc<Partition>, LogError> {
+        let config = (self.topic_log_config)(&image.configs.topic_overrides(&topic_partition.topic));
+        let log = self
+            .log_manager
+            .get_or_create(topic_partition, Some(topic_id), config)?;
+        let checkpointed = self.log_manager.checkpointed_high_watermark(topic_partition);
+        log.update_high_watermark(checkpointed.unwrap_or(0));
+        let context = PartitionContext {
+            node_id: self.config.node_id,
+            replica_lag_time_max_ms: self.config.replica_lag_time_max_ms,
+            metadata: self.metadata.clone(),
+        };
+        Ok(Arc::new(Partition::new(topic_id, log, context)))
+    }
+
+    fn make_leader(&self, info: &PartitionInfo, image: &MetadataImage) {
+        let Some(partition) = self.get_or_create_partition(info, image) else {
+            return;
+        };
+        if let Err(error) = partition.make_leader(&info.registration, self.clock.now_ms()) {
+            tracing::error!(partition = %partition.topic_partition(), %error, "could not become the leader");
+            self.mark_offline(&partition);
+        }
+    }
+
+    fn mark_offline(&self, partition: &Partition) {
+        let TopicPartition {
+            topic,
+            partition: index,
+        } = partition.topic_partition();
+        if let Some(hosted) = self
+            .hosted_mut()
+            .get_mut(topic)
+            .and_then(|partitions| partitions.get_mut(index))
+        {
+            *hosted = Hosted::Offline;
+        }
+        partition.on_offline();
+    }
+
+    fn update_topic_config(&self, topic: &str, image: &MetadataImage) {
+        let config = (self.topic_log_config)(&image.configs.topic_overrides(topic));
+        self.log_manager.update_topic_config(topic, config.clone());
+        let partitions: Vec<_> = match self.hosted().get(topic) {
+            Some(partitions) => partitions.values().cloned().collect(),
+            None => return,
+        };
+        for hosted in partitions {
+            if let Hosted::Online(partition) = hosted {
+                partition.log().update_config(config.clone());
+            }
+        }
+    }
+}
+
+impl MetadataPublisher for ReplicaManager {
+    fn name(&self) -> &'static str {
+        "ReplicaManager"
+    }
+
+    fn on_metadata_update(&self, delta: &MetadataDelta, image: &Arc<MetadataImage>) {
+        if self.started.borrow().is_none() {
+            self.load_logs(image);
+        }
+        let changes = delta.topics_delta().local_changes(self.config.node_id);
+        for (topic, topic_id, partition) in &changes.deletes {
+            self.delete_partition(topic, *topic_id, *partition);
+        }
+        for info in &changes.leaders {
+            self.make_leader(info, image);
+        }
+        for info in &changes.followers {
+            if let Some(partition) = self.get_or_create_partition(info, image) {
+                partition.make_follower(&info.registration);
+            }
+        }
+        for resource in delta.changed_configs() {
+            if resource.resource_type == ConfigResourceType::Topic {
+                self.update_topic_config(&resource.name, image);
+            }
+        }
     }
 }

@@ -1,0 +1,139 @@
+//! Fetch: reads what is there, and waits for more if that is less than the fetcher wants.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::log::{FetchIsolation, LogError};
+use crate::replica::fetch::{FetchParams, FetchPartition, FetchPartitionData, FetchResult};
+use crate::replica::partition::ReadInfo;
+use crate::replica::purgatory::FetchWaiter;
+use crate::replica::{Partition, ReplicaError, ReplicaManager, TopicIdPartition};
+
+/// One pass over all partitions of a fetch.
+struct Read {
+    result: FetchResult,
+    bytes: usize,
+    /// An error, a diverging epoch, or more to read than could be taken: no reason to wait.
+    must_answer: bool,
+    /// For those to wait on: the partition, and the number of its events before it was read.
+    read_from: Vec<(Arc<Partition>, u64)>,
+}
+
+impl ReplicaManager {
+    /// Answers at once when there are `min_bytes`, an error or a diverging epoch; else when they are there, or after `max_wait_ms` with what
+    /// there is. The order of the answer is that of the request.
+    pub async fn fetch_messages(
+        &self,
+        params: &FetchParams,
+        partitions: &[(TopicIdPartition, FetchPartition)],
+    ) -> FetchResult {
+        let mut read = self.read_from_log(params, partitions, true);
+        if params.max_wait_ms == 0 || partitions.is_empty() {
+            return read.result;
+        }
+        let deadline = Instant::now() + Duration::from_millis(params.max_wait_ms);
+        let sees_log_end = params.isolation == FetchIsolation::LogEnd;
+        while !read.must_answer && read.bytes < params.min_bytes {
+            let waiter = FetchWaiter::new(params.min_bytes - read.bytes);
+            let watching: Option<Vec<_>> = read
+                .read_from
+                .iter()
+                .map(|(partition, events)| partition.waiters.watch_data(&waiter, sees_log_end, *events))
+                .collect();
+            // Nothing of a read that is not the answer is kept while it sleeps.
+            read.result.clear();
+            // `None`: something came between the read and the registration.
+            let woken = match &watching {
+                Some(_) => waiter.wait_until(deadline).await,
+                None => Instant::now() < deadline,
+            };
+            drop(watching);
+            read = self.read_from_log(params, partitions, false);
+            if !woken {
+                break;
+            }
+        }
+        read.result
+    }
+
+    fn read_from_log(
+        &self,
+        params: &FetchParams,
+        partitions: &[(TopicIdPartition, FetchPartition)],
+        is_first_read: bool,
+    ) -> Read {
+        let mut read = Read {
+            result: Vec::with_capacity(partitions.len()),
+            bytes: 0,
+            must_answer: false,
+            read_from: Vec::with_capacity(partitions.len()),
+        };
+        let now_ms = self.clock.now_ms();
+        for (id, request) in partitions {
+            let left = params.max_bytes.saturating_sub(read.bytes);
+            let max_bytes = left.min(usize::try_from(request.max_bytes).unwrap_or(0));
+            // The first batch of all comes whole, however large: else a fetcher would stand still before it.
+            let min_one_message = read.bytes == 0;
+            let data = match self.partition_to_fetch(id) {
+                Ok(partition) => {
+                    let events = partition.waiters.events();
+                    let found = partition.fetch_records(
+                        params,
+                        request,
+                        max_bytes,
+                        min_one_message,
+                        is_first_read,
+                        now_ms,
+                    );
+                    read.read_from.push((partition, events));
+                    found
+                }
+                Err(error) => Err(error),
+            };
+            let data = match data {
+                Ok(info) => read.take(info),
+                Err(error) => {
+                    read.must_answer = true;
+                    if !matches!(error, ReplicaError::Log(LogError::OffsetOutOfRange { .. })) {
+                        tracing::debug!(partition = %id, %error, "fetch refused");
+                    }
+                    FetchPartitionData::failed(error)
+                }
+            };
+            read.result.push((id.clone(), data));
+        }
+        read
+    }
+
+    fn partition_to_fetch(&self, id: &TopicIdPartition) -> Result<Arc<Partition>, ReplicaError> {
+        let partition = self.get_partition(&id.topic_partition)?;
+        let differs = |known| !id.topic_id.is_nil() && id.topic_id != known;
+        if partition.topic_id().is_some_and(differs) {
+            return Err(ReplicaError::InconsistentTopicId);
+        }
+        Ok(partition)
+    }
+}
+
+impl Read {
+    fn take(&mut self, info: ReadInfo) -> FetchPartitionData {
+        self.bytes += info.data.size_in_bytes();
+        self.must_answer |= info.diverging_epoch.is_some() || info.is_behind;
+        FetchPartitionData {
+            error: None,
+            high_watermark: info.high_watermark,
+            last_stable_offset: info.last_stable_offset,
+            log_start_offset: info.log_start_offset,
+            aborted_transactions: info.data.aborted_transactions,
+            diverging_epoch: info.diverging_epoch,
+            preferred_read_replica: -1,
+            records: info.data.slices,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "delayed_fetch_test.rs"]
+mod delayed_fetch_test;
