@@ -102,6 +102,7 @@ impl<'a> Inflater<'a> {
     }
 
     /// The bytes that the last [`Inflater::next_chunk`] found.
+    #[inline]
     pub fn chunk(&self) -> &[u8] {
         match self.chunk {
             Chunk::Output(size) => &self.buffers.output[..size],
@@ -406,13 +407,21 @@ impl<'a> InflatedReader<'a> {
     }
 
     /// The unread part of the current chunk; empty only at the end.
-    #[inline]
+    #[inline(always)]
     fn available(&mut self) -> Result<&[u8], RecordError> {
-        if self.position >= self.inflater.chunk().len() && !self.ended {
+        if self.position >= self.inflater.chunk().len() {
+            self.refill()?;
+        }
+        Ok(&self.inflater.chunk()[self.position..])
+    }
+
+    #[inline(never)]
+    fn refill(&mut self) -> Result<(), RecordError> {
+        if !self.ended {
             self.position = 0;
             self.ended = !self.inflater.next_chunk()?;
         }
-        Ok(&self.inflater.chunk()[self.position..])
+        Ok(())
     }
 
     pub(crate) fn is_at_end(&mut self) -> Result<bool, RecordError> {

@@ -39,7 +39,7 @@ pub struct RawRecord<'a> {
 }
 
 /// Reads the record (with its size) at the front of `bytes`; returns what it takes.
-#[inline]
+#[inline(always)]
 pub fn parse_record(bytes: &[u8]) -> Result<(RawRecord<'_>, usize), InvalidRecord> {
     let (size, prefix) = read_varint(bytes).ok_or(InvalidRecord::PrematureEnd)?;
     let rest = &bytes[prefix..];
@@ -54,7 +54,7 @@ pub fn parse_record(bytes: &[u8]) -> Result<(RawRecord<'_>, usize), InvalidRecor
 }
 
 /// Reads a record's body, which must fill `body`.
-#[inline]
+#[inline(always)]
 pub fn parse_body(body: &[u8]) -> Result<RawRecord<'_>, InvalidRecord> {
     let mut cursor = Cursor { rest: body };
     let attributes = cursor.byte()? as i8;
@@ -102,21 +102,21 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    #[inline]
+    #[inline(always)]
     fn byte(&mut self) -> Result<u8, InvalidRecord> {
         let (&byte, rest) = self.rest.split_first().ok_or(InvalidRecord::Structure)?;
         self.rest = rest;
         Ok(byte)
     }
 
-    #[inline]
+    #[inline(always)]
     fn varint(&mut self) -> Result<i32, InvalidRecord> {
         let (value, size) = read_varint(self.rest).ok_or(InvalidRecord::Structure)?;
         self.rest = &self.rest[size..];
         Ok(value)
     }
 
-    #[inline]
+    #[inline(always)]
     fn varlong(&mut self) -> Result<i64, InvalidRecord> {
         let (value, size) = read_varlong(self.rest).ok_or(InvalidRecord::Structure)?;
         self.rest = &self.rest[size..];
@@ -124,7 +124,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Bytes behind their size; null if that is negative.
-    #[inline]
+    #[inline(always)]
     fn sized(&mut self) -> Result<Option<&'a [u8]>, InvalidRecord> {
         let Ok(size) = usize::try_from(self.varint()?) else {
             return Ok(None);

@@ -4,15 +4,22 @@
 use bytes::BufMut;
 
 /// Reads a varint from the front of `bytes`: value and size, or none if it is cut off or too long.
-#[inline]
+#[inline(always)]
 pub fn read_varint(bytes: &[u8]) -> Option<(i32, usize)> {
-    // Most lengths and deltas fit in one byte.
-    let &first = bytes.first()?;
-    if first < 0x80 {
-        return Some((unzigzag32(u32::from(first)), 1));
+    // Most lengths and deltas fit in one byte or two.
+    match *bytes {
+        [first, ..] if first < 0x80 => Some((unzigzag32(u32::from(first)), 1)),
+        [first, second, ..] if second < 0x80 => {
+            Some((unzigzag32(u32::from(first & 0x7f) | u32::from(second) << 7), 2))
+        }
+        _ => read_long_varint(bytes),
     }
-    let mut value = u32::from(first & 0x7f);
-    for (index, &byte) in bytes.iter().enumerate().take(5).skip(1) {
+}
+
+#[inline(never)]
+fn read_long_varint(bytes: &[u8]) -> Option<(i32, usize)> {
+    let mut value = 0;
+    for (index, &byte) in bytes.iter().enumerate().take(5) {
         value |= u32::from(byte & 0x7f) << (7 * index);
         if byte < 0x80 {
             return Some((unzigzag32(value), index + 1));
@@ -21,14 +28,21 @@ pub fn read_varint(bytes: &[u8]) -> Option<(i32, usize)> {
     None
 }
 
-#[inline]
+#[inline(always)]
 pub fn read_varlong(bytes: &[u8]) -> Option<(i64, usize)> {
-    let &first = bytes.first()?;
-    if first < 0x80 {
-        return Some((unzigzag64(u64::from(first)), 1));
+    match *bytes {
+        [first, ..] if first < 0x80 => Some((unzigzag64(u64::from(first)), 1)),
+        [first, second, ..] if second < 0x80 => {
+            Some((unzigzag64(u64::from(first & 0x7f) | u64::from(second) << 7), 2))
+        }
+        _ => read_long_varlong(bytes),
     }
-    let mut value = u64::from(first & 0x7f);
-    for (index, &byte) in bytes.iter().enumerate().take(10).skip(1) {
+}
+
+#[inline(never)]
+fn read_long_varlong(bytes: &[u8]) -> Option<(i64, usize)> {
+    let mut value = 0;
+    for (index, &byte) in bytes.iter().enumerate().take(10) {
         value |= u64::from(byte & 0x7f) << (7 * index);
         if byte < 0x80 {
             return Some((unzigzag64(value), index + 1));
