@@ -81,6 +81,16 @@ impl ValidatedRecords {
     pub fn last_offset(&self) -> i64 {
         self.header.last_offset()
     }
+
+    /// Gives the batch other offsets than it was validated with, so that an append may validate before it takes the
+    /// log's lock and learn its first offset afterwards. (The CRC does not cover offsets.)
+    pub fn assign_first_offset(&mut self, first_offset: i64) {
+        let last_offset = first_offset + i64::from(self.header.records_count) - 1;
+        self.header.base_offset = last_offset.wrapping_sub(i64::from(self.header.last_offset_delta));
+        if self.shallow_offset_of_max_timestamp >= 0 {
+            self.shallow_offset_of_max_timestamp = last_offset;
+        }
+    }
 }
 
 /// A record that was refused.

@@ -271,6 +271,23 @@ fn valid_batch_keeps_the_producers_bytes() {
 }
 
 #[test]
+fn offset_assigned_afterwards_gives_what_validating_with_it_gives() {
+    for compression in [None, Some(Compression::Zstd)] {
+        let batch = batch_of(Compression::None, &[b"one", b"two"]);
+        let config = ValidatorConfig {
+            compression,
+            ..config()
+        };
+        let mut validated = validate(&batch, 0, &config, NOW, AppendOrigin::Client).unwrap();
+        validated.assign_first_offset(100);
+        let expected = client(&batch, &config).unwrap();
+        assert_eq!(stored(&validated), stored(&expected));
+        assert_eq!(validated.header, expected.header);
+        assert_eq!(validated.shallow_offset_of_max_timestamp, 101);
+    }
+}
+
+#[test]
 fn cut_off_batch_behind_the_first_is_dropped() {
     let batch = batch_of(Compression::None, &[b"one"]);
     let records = Bytes::from([&batch[..], &batch[..20]].concat());
