@@ -15,7 +15,9 @@
 //! Only this layer knows request versions. It never touches a socket or a file.
 
 pub mod context;
+pub mod current_leader;
 pub mod error_map;
+pub mod fetch_response;
 pub mod reply;
 pub mod router;
 pub mod table;
@@ -24,8 +26,13 @@ pub mod api_versions;
 pub mod begin_quorum_epoch;
 pub mod describe_quorum;
 pub mod end_quorum_epoch;
+pub mod fetch;
 pub mod fetch_snapshot;
+pub mod init_producer_id;
+pub mod list_offsets;
 pub mod metadata_fetch;
+pub mod offset_for_leader_epoch;
+pub mod produce;
 pub mod vote;
 
 pub use crate::protocol::ApiError;

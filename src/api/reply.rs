@@ -22,6 +22,8 @@ pub enum Reply<T> {
     Encoded(Vec<ResponsePart>),
     /// The client expects no answer (produce with acks=0).
     Nothing,
+    /// The client expects no answer and must hear of an error: only the end of the connection can tell.
+    CloseConnection,
 }
 
 impl<T> From<T> for Reply<T> {
@@ -37,6 +39,7 @@ impl<T> fmt::Debug for Reply<T> {
             Self::TwoStage(_) => "TwoStage",
             Self::Encoded(_) => "Encoded",
             Self::Nothing => "Nothing",
+            Self::CloseConnection => "CloseConnection",
         })
     }
 }

@@ -35,6 +35,8 @@ pub enum RequestError {
         version: i16,
         reason: String,
     },
+    #[error("{0} failed and its client expects no answer")]
+    Unanswered(&'static str),
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
@@ -173,6 +175,7 @@ where
         Ok(Reply::Encoded(parts)) => Ok(Answer::Ready(head.frame(parts)?)),
         Ok(Reply::TwoStage(later)) => Ok(Answer::Later(Box::pin(async move { head.encode(&later.await) }))),
         Ok(Reply::Nothing) => Ok(Answer::Nothing),
+        Ok(Reply::CloseConnection) => Err(RequestError::Unanswered(context.api_key.name())),
         Err(error) => {
             // Errors of a whole request are rare: decoding once more is cheaper than a copy of every request.
             let request = decode(context.api_key, context.api_version, body).unwrap_or_default();

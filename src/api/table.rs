@@ -68,7 +68,12 @@ macro_rules! table {
 
 /// In the order of the keys.
 pub static TABLE: &[ApiRow] = table! {
+    Produce 3 to 11 advertised from 0 on broker => produce,
+    Fetch 4 to 18 on both => fetch,
+    ListOffsets 1 to 11 on broker => list_offsets,
     ApiVersions 0 to 5 on both => api_versions,
+    InitProducerId 0 to 5 on broker => init_producer_id,
+    OffsetForLeaderEpoch 2 to 4 on broker => offset_for_leader_epoch,
     Vote 0 to 2 on controller => vote,
     BeginQuorumEpoch 0 to 1 on controller => begin_quorum_epoch,
     EndQuorumEpoch 0 to 1 on controller => end_quorum_epoch,

@@ -1,0 +1,349 @@
+//! Produce: key 0, versions 3 to 11 (12 and 13 come with the transactions).
+//!
+//! | version | what changed |
+//! | --- | --- |
+//! | 3 | transactional id; batches of magic 2 only, exactly one a partition |
+//! | 5 | log start offset |
+//! | 7 | ZStandard (KIP-110) |
+//! | 8 | record errors and a message (KIP-467) |
+//! | 9 | compact forms |
+//! | 10 | current leader and its end point (KIP-951) |
+//! | 11, 12 | what errors a transactional client can take (KIP-890) |
+//! | 13 | topic ids (KIP-516) |
+//!
+//! Two stages: once the records are appended their order is fixed, and the connection's next request may start while this one waits
+//! for replicas. With acks=0 there is no answer; an error closes the connection, so that the client looks for its leader anew.
+//!
+//! What we do differently: transactions are not served yet. InitProducerId gives no id to a transactional client, so nobody can have
+//! a transaction in which a partition could be; a transactional batch gets the answer to that, and is never appended.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use super::current_leader::CurrentLeaders;
+use super::error_map::replica_error;
+use super::{ApiError, ErrorResponse, Reply, RequestContext};
+use crate::metadata::MetadataImage;
+use crate::protocol::messages::produce_request::ProduceRequest;
+use crate::protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, NodeEndpoint, PartitionProduceResponse, ProduceResponse, TopicProduceResponse,
+};
+use crate::protocol::messages::{BrokerId, TopicName};
+use crate::protocol::{ErrorCode, StrBytes};
+use crate::replica::{AppendResult, Appended, TopicIdPartition};
+
+/// `AdminUtils.ADMIN_CLIENT_ID`: the one client that may write to internal topics.
+const ADMIN_CLIENT_ID: &str = "__admin_client";
+const FIRST_VERSION_WITH_TOPIC_IDS: i16 = 13;
+
+pub async fn handle(
+    context: &RequestContext,
+    request: ProduceRequest,
+) -> Result<Reply<ProduceResponse>, ApiError> {
+    let acks = request.acks;
+    if request.transactional_id.is_none() && has_transactional_records(&request) {
+        let error = ApiError::from(ErrorCode::TransactionalIdAuthorizationFailed);
+        return if acks == 0 {
+            Ok(Reply::CloseConnection)
+        } else {
+            Err(error)
+        };
+    }
+    let timeout_ms = request.timeout_ms.max(0) as u64;
+    let internal_topics_allowed = context.client_id_or_empty() == ADMIN_CLIENT_ID;
+    let (shape, entries) = sort_out(context.api_version, request, &context.broker.metadata.image());
+    let appended =
+        context
+            .broker
+            .replica_manager
+            .append_records(timeout_ms, acks, internal_topics_allowed, entries);
+    if acks == 0 {
+        return Ok(without_answer(context, &shape, appended));
+    }
+    let version = context.api_version;
+    let leaders = CurrentLeaders::new(context);
+    if appended.is_complete() {
+        return Ok(Reply::Value(shape.response(
+            version,
+            appended.into_results(),
+            leaders,
+        )));
+    }
+    Ok(Reply::TwoStage(Box::pin(async move {
+        shape.response(version, appended.completed().await, leaders)
+    })))
+}
+
+fn without_answer(context: &RequestContext, shape: &Shape, appended: Appended) -> Reply<ProduceResponse> {
+    let results = appended.into_results();
+    let refused = shape.refused().map(|(_, error)| *error);
+    let failed = results
+        .iter()
+        .filter_map(|(_, result)| result.error.as_ref())
+        .map(replica_error);
+    match refused.chain(failed).next() {
+        None => Reply::Nothing,
+        Some(error) => {
+            tracing::info!(
+                client_id = context.client_id_or_empty(), correlation_id = context.correlation_id, %error,
+                "closing connection due to error during produce request with acks=0"
+            );
+            Reply::CloseConnection
+        }
+    }
+}
+
+/// What becomes of one partition of the request.
+enum Place {
+    /// Not appended.
+    Refused(i32, ErrorCode, Option<&'static str>),
+    /// The n-th of the appended.
+    Appended(i32, usize),
+}
+
+/// The request's topics and partitions without its records, in order: what the answer is filled into.
+struct Shape {
+    topics: Vec<(TopicName, Uuid, Vec<Place>)>,
+}
+
+fn sort_out(
+    version: i16,
+    request: ProduceRequest,
+    image: &MetadataImage,
+) -> (Shape, Vec<(TopicIdPartition, Bytes)>) {
+    let is_by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS;
+    let mut entries = Vec::new();
+    let mut topics = Vec::with_capacity(request.topic_data.len());
+    for topic in request.topic_data {
+        let known = if is_by_id {
+            image.topics.by_id(topic.topic_id)
+        } else {
+            image.topics.by_name(&topic.name)
+        };
+        let mut places = Vec::with_capacity(topic.partition_data.len());
+        for partition in topic.partition_data {
+            let index = partition.index;
+            let Some(known) = known.filter(|topic| topic.partitions.contains_key(&index)) else {
+                let is_unknown_id = is_by_id && known.is_none();
+                let error = if is_unknown_id {
+                    ErrorCode::UnknownTopicId
+                } else {
+                    ErrorCode::UnknownTopicOrPartition
+                };
+                places.push(Place::Refused(index, error, None));
+                continue;
+            };
+            match check_records(version, partition.records) {
+                Ok(records) => {
+                    places.push(Place::Appended(index, entries.len()));
+                    let name: Arc<str> = known.name.clone();
+                    entries.push((TopicIdPartition::new(known.id, name, index), records));
+                }
+                Err((error, message)) => places.push(Place::Refused(index, error, message)),
+            }
+        }
+        topics.push((topic.name, topic.topic_id, places));
+    }
+    (Shape { topics }, entries)
+}
+
+type Refusal = (ErrorCode, Option<&'static str>);
+
+/// `ProduceRequest.validateRecords`: exactly one batch, of magic 2, in a codec of the version. Returns the batch without what trails it
+/// (a batch that is cut short, which Kafka trims too).
+fn check_records(version: i16, records: Option<Bytes>) -> Result<Bytes, Refusal> {
+    const INVALID_RECORD: Refusal = (ErrorCode::InvalidRecord, None);
+    let records = records.unwrap_or_default();
+    let Some((size, magic)) = first_batch(&records)? else {
+        return Err(INVALID_RECORD);
+    };
+    if magic != 2 {
+        return Err(INVALID_RECORD);
+    }
+    if version < 7 && attributes(&records) & 0x07 == ZSTD {
+        return Err((ErrorCode::UnsupportedCompressionType, None));
+    }
+    if first_batch(&records[size..])?.is_some() {
+        return Err(INVALID_RECORD);
+    }
+    if is_transactional(&records) {
+        return Err((
+            ErrorCode::InvalidTxnState,
+            Some("Partition was not added to the transaction"),
+        ));
+    }
+    Ok(records.slice(..size))
+}
+
+const ZSTD: i16 = 4;
+const ATTRIBUTES_OFFSET: usize = 21;
+
+/// Size and magic of the first whole batch (`ByteBufferLogInputStream`); `None` where it is cut short.
+fn first_batch(records: &[u8]) -> Result<Option<(usize, u8)>, Refusal> {
+    const CORRUPT: Refusal = (ErrorCode::CorruptMessage, None);
+    const SIZE_OFFSET: usize = 8;
+    const LOG_OVERHEAD: usize = 12;
+    const RECORD_OVERHEAD_V0: i32 = 14;
+    const MAGIC_OFFSET: usize = 16;
+    let Some(&[a, b, c, d]) = records.get(SIZE_OFFSET..LOG_OVERHEAD) else {
+        return Ok(None);
+    };
+    let length = i32::from_be_bytes([a, b, c, d]);
+    if length < RECORD_OVERHEAD_V0 {
+        return Err(CORRUPT);
+    }
+    let Some(magic) = records.get(MAGIC_OFFSET) else {
+        return Ok(None);
+    };
+    if *magic > 2 {
+        return Err(CORRUPT);
+    }
+    let size = LOG_OVERHEAD + length as usize;
+    Ok((size <= records.len()).then_some((size, *magic)))
+}
+
+/// Of a batch of magic 2 that `first_batch` found (it has 26 bytes at least).
+fn attributes(batch: &[u8]) -> i16 {
+    match batch.get(ATTRIBUTES_OFFSET..ATTRIBUTES_OFFSET + 2) {
+        Some(&[high, low]) => i16::from_be_bytes([high, low]),
+        _ => 0,
+    }
+}
+
+fn is_transactional(batch: &[u8]) -> bool {
+    const TRANSACTIONAL: i16 = 0x10;
+    attributes(batch) & TRANSACTIONAL != 0
+}
+
+fn has_transactional_records(request: &ProduceRequest) -> bool {
+    let partitions = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+    let mut batches = partitions.filter_map(|partition| partition.records.as_ref());
+    batches.any(|records| matches!(first_batch(records), Ok(Some((_, 2)))) && is_transactional(records))
+}
+
+impl Shape {
+    fn refused(&self) -> impl Iterator<Item = (i32, &ErrorCode)> {
+        self.topics
+            .iter()
+            .flat_map(|(_, _, places)| places)
+            .filter_map(|place| match place {
+                Place::Refused(index, error, _) => Some((*index, error)),
+                Place::Appended(..) => None,
+            })
+    }
+
+    fn response(
+        self,
+        version: i16,
+        results: Vec<(TopicIdPartition, AppendResult)>,
+        mut leaders: CurrentLeaders,
+    ) -> ProduceResponse {
+        let mut results: HashMap<usize, _> = results.into_iter().enumerate().collect();
+        let mut response = ProduceResponse::default();
+        for (name, topic_id, places) in self.topics {
+            let mut topic = TopicProduceResponse::default();
+            topic.name = name;
+            topic.topic_id = topic_id;
+            for place in places {
+                topic.partition_responses.push(match place {
+                    Place::Refused(index, error, message) => refused(version, index, error, message),
+                    Place::Appended(index, at) => match results.remove(&at) {
+                        Some((id, result)) => appended(version, &id, result, &mut leaders),
+                        // Every entry has its result.
+                        None => refused(version, index, ErrorCode::UnknownServerError, None),
+                    },
+                });
+            }
+            response.responses.push(topic);
+        }
+        if version >= 10 {
+            response.node_endpoints = node_endpoints(leaders);
+        }
+        response
+    }
+}
+
+fn refused(version: i16, index: i32, error: ErrorCode, message: Option<&str>) -> PartitionProduceResponse {
+    let mut partition = PartitionProduceResponse::default();
+    partition.index = index;
+    partition.error_code = error.code();
+    partition.base_offset = -1;
+    partition.log_append_time_ms = -1;
+    partition.log_start_offset = -1;
+    if version >= 8 {
+        partition.error_message = message.map(|message| StrBytes::from_string(message.to_owned()));
+    }
+    partition
+}
+
+fn appended(
+    version: i16,
+    id: &TopicIdPartition,
+    result: AppendResult,
+    leaders: &mut CurrentLeaders,
+) -> PartitionProduceResponse {
+    let error = result.error.as_ref().map_or(ErrorCode::None, replica_error);
+    let mut partition = PartitionProduceResponse::default();
+    partition.index = id.topic_partition.partition;
+    partition.error_code = error.code();
+    partition.base_offset = result.base_offset;
+    partition.log_append_time_ms = result.log_append_time_ms;
+    partition.log_start_offset = result.log_start_offset;
+    if version >= 8 {
+        partition.error_message = result.error_message.map(StrBytes::from_string);
+        let of_wire = |error: crate::replica::RecordError| {
+            let mut record = BatchIndexAndErrorMessage::default();
+            record.batch_index = error.batch_index;
+            record.batch_index_error_message = error.message.map(StrBytes::from_string);
+            record
+        };
+        partition.record_errors = result.record_errors.into_iter().map(of_wire).collect();
+    }
+    if version >= 10 && error == ErrorCode::NotLeaderOrFollower {
+        let (leader_id, leader_epoch) = leaders.of(id);
+        partition.current_leader.leader_id = BrokerId(leader_id);
+        partition.current_leader.leader_epoch = leader_epoch;
+    }
+    partition
+}
+
+fn node_endpoints(leaders: CurrentLeaders) -> Vec<NodeEndpoint> {
+    let of_wire = |endpoint: super::current_leader::LeaderEndpoint| {
+        let mut node = NodeEndpoint::default();
+        node.node_id = BrokerId(endpoint.node_id);
+        node.host = endpoint.host;
+        node.port = endpoint.port;
+        node.rack = endpoint.rack;
+        node
+    };
+    leaders.into_endpoints().into_iter().map(of_wire).collect()
+}
+
+impl ErrorResponse<ProduceRequest> for ProduceResponse {
+    fn error_response(context: &RequestContext, request: &ProduceRequest, error: &ApiError) -> Self {
+        let mut response = Self::default();
+        for requested in &request.topic_data {
+            let mut topic = TopicProduceResponse::default();
+            topic.name = requested.name.clone();
+            topic.topic_id = requested.topic_id;
+            for requested in &requested.partition_data {
+                let message = Some(error.message_or_default());
+                topic.partition_responses.push(refused(
+                    context.api_version,
+                    requested.index,
+                    error.code,
+                    message,
+                ));
+            }
+            response.responses.push(topic);
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+#[path = "produce_test.rs"]
+mod produce_test;

@@ -1,0 +1,90 @@
+//! What `ProduceRequest.validateRecords` lets through, and what it answers to the rest.
+
+use super::*;
+use crate::record::{BatchBuilder, BatchOptions};
+
+fn batch() -> Vec<u8> {
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(1_000, Some(b"key"), Some(b"value"), &[]);
+    builder.build().unwrap().to_vec()
+}
+
+fn check(version: i16, records: Vec<u8>) -> Result<usize, i16> {
+    match check_records(version, Some(Bytes::from(records))) {
+        Ok(records) => Ok(records.len()),
+        Err((error, _)) => Err(error.code()),
+    }
+}
+
+fn with_attributes(attributes: u8) -> Vec<u8> {
+    let mut batch = batch();
+    batch[ATTRIBUTES_OFFSET + 1] = attributes;
+    batch
+}
+
+#[test]
+fn one_batch_of_magic_two_passes() {
+    assert_eq!(check(3, batch()), Ok(batch().len()));
+}
+
+#[test]
+fn no_batch_or_none_that_is_whole_is_an_invalid_record() {
+    assert_eq!(check(9, Vec::new()), Err(87));
+    assert_eq!(
+        check_records(9, None).map(|_| ()),
+        Err((ErrorCode::InvalidRecord, None))
+    );
+    let mut cut = batch();
+    cut.pop();
+    assert_eq!(check(9, cut), Err(87));
+    assert_eq!(check(9, batch()[..11].to_vec()), Err(87));
+    assert_eq!(check(9, batch()[..16].to_vec()), Err(87));
+}
+
+#[test]
+fn second_batch_is_an_invalid_record_but_a_part_of_one_is_trimmed() {
+    let mut two = batch();
+    two.extend(batch());
+    assert_eq!(check(9, two.clone()), Err(87));
+    two.pop();
+    assert_eq!(check(9, two), Ok(batch().len()));
+}
+
+#[test]
+fn older_magic_is_an_invalid_record_and_an_unknown_one_corrupt() {
+    for (magic, code) in [(0, 87), (1, 87), (3, 2), (255, 2)] {
+        let mut other = batch();
+        other[16] = magic;
+        assert_eq!(check(9, other), Err(code), "magic {magic}");
+    }
+}
+
+#[test]
+fn length_below_any_record_is_corrupt() {
+    for length in [i32::MIN, -1, 0, 13] {
+        let mut short = batch();
+        short[8..12].copy_from_slice(&length.to_be_bytes());
+        assert_eq!(check(9, short), Err(2), "length {length}");
+    }
+}
+
+#[test]
+fn smallest_batch_that_passes_as_one_does_not_panic() {
+    let mut smallest = vec![0; 26];
+    smallest[8..12].copy_from_slice(&14i32.to_be_bytes());
+    smallest[16] = 2;
+    // The validator finds that it is too short for a batch of magic 2.
+    assert_eq!(check(9, smallest), Ok(26));
+}
+
+#[test]
+fn zstd_needs_version_seven() {
+    assert_eq!(check(6, with_attributes(4)), Err(76));
+    assert!(check(7, with_attributes(4)).is_ok());
+    assert!(check(3, with_attributes(3)).is_ok());
+}
+
+#[test]
+fn transactional_batch_is_never_appended() {
+    assert_eq!(check(11, with_attributes(0x10)), Err(48));
+}
