@@ -16,6 +16,8 @@ use super::shard::{Effect, Inputs, Outcome, Shard, ShardConfig};
 use super::worker::{RaftEvent, Worker, WorkerConfig};
 use crate::config::KafkaConfig;
 use crate::io::clock::Clock;
+use crate::metadata::ControllerChannel;
+use crate::metadata::broker_lifecycle_manager::ChannelFuture;
 use crate::protocol::messages::{
     AllocateProducerIdsRequest, AllocateProducerIdsResponse, BrokerHeartbeatRequest, BrokerHeartbeatResponse,
     BrokerRegistrationRequest, BrokerRegistrationResponse, ControllerRegistrationRequest,
@@ -311,6 +313,37 @@ impl ControllerService {
     ) -> Result<(), ApiError> {
         self.submit(context, move |shard, _| shard.unregister_broker(broker_id))
             .await
+    }
+}
+
+/// The broker of this process talks to it without a socket.
+impl ControllerChannel for ControllerService {
+    fn ready(&self) -> ChannelFuture<'_, ()> {
+        let mut active_epoch = self.active_epoch.clone();
+        Box::pin(async move {
+            // An error means that the task has ended; the next request says so.
+            let _ = active_epoch.wait_for(Option::is_some).await;
+        })
+    }
+
+    fn register(
+        &self,
+        request: BrokerRegistrationRequest,
+    ) -> ChannelFuture<'_, Result<BrokerRegistrationResponse, ApiError>> {
+        Box::pin(async move {
+            self.register_broker(&ControllerContext::internal(), request)
+                .await
+        })
+    }
+
+    fn heartbeat(
+        &self,
+        request: BrokerHeartbeatRequest,
+    ) -> ChannelFuture<'_, Result<BrokerHeartbeatResponse, ApiError>> {
+        Box::pin(async move {
+            self.broker_heartbeat(&ControllerContext::internal(), request)
+                .await
+        })
     }
 }
 

@@ -12,6 +12,7 @@
 pub mod acls;
 pub mod batch_loader;
 pub mod broker_lifecycle;
+pub mod broker_lifecycle_manager;
 pub mod cache;
 pub mod client_quotas;
 pub mod cluster;
@@ -30,6 +31,8 @@ pub mod scram;
 pub mod shared_map;
 pub mod topics;
 
+pub use broker_lifecycle::{BrokerLifecycleConfig, BrokerState};
+pub use broker_lifecycle_manager::{BrokerLifecycleManager, ControllerChannel};
 pub use cache::MetadataCache;
 pub use cluster::{
     BrokerRegistration, ClusterImage, ControllerRegistration, Endpoint, SecurityProtocol, VersionRange,
