@@ -117,3 +117,7 @@ pub fn decode_batch(header: BatchHeader, batch: &Bytes) -> Result<DecodedBatch, 
     }
     Ok(decoded)
 }
+
+#[cfg(test)]
+#[path = "records_test.rs"]
+mod records_test;
