@@ -2,13 +2,14 @@
 //!
 //! - 1: throttle time. 3: software name and version of the client (KIP-511), flexible, features (KIP-584).
 //! - 4: features whose lowest level is 0 are listed (KIP-1022); older clients cannot read them.
-//! - 5: the client says whom it means to talk to; the wrong cluster or node must bootstrap again (KIP-1242).
+//! - 5: the client says whom it means to talk to; the wrong cluster or node must bootstrap again (KIP-1242);
+//!   brokers only check it.
 //!
 //! A request above the range is answered in version 0 with UNSUPPORTED_VERSION and the one entry that helps: ApiVersions' own.
 //! The response's header is always version 0.
 
 use super::table::{self, ApiRow};
-use super::{ApiError, ErrorResponse, Reply, RequestContext};
+use super::{ApiError, ErrorResponse, ListenerScope, Reply, RequestContext};
 use crate::metadata::features::SUPPORTED_FEATURES;
 use crate::metadata::metadata_version::KRAFT_VERSION;
 use crate::metadata::{MetadataImage, MetadataVersion};
@@ -25,6 +26,9 @@ pub async fn handle(
     if context.requested_version != context.api_version {
         return Err(ErrorCode::UnsupportedVersion.into());
     }
+    if context.api_version >= 5 && request.cluster_id.is_none() != (request.node_id == -1) {
+        return Err(ErrorCode::InvalidRequest.into());
+    }
     if context.api_version >= 3 {
         if !is_software_token(&request.client_software_name)
             || !is_software_token(&request.client_software_version)
@@ -33,7 +37,10 @@ pub async fn handle(
         }
         remember_client(context, &request);
     }
-    if context.api_version >= 5 && is_meant_for_another(context, &request) {
+    if context.api_version >= 5
+        && context.scope() == ListenerScope::Broker
+        && is_meant_for_another(context, &request)
+    {
         return Err(ErrorCode::RebootstrapRequired.into());
     }
     let image = context.broker.metadata.load();
@@ -115,7 +122,7 @@ fn remember_client(context: &RequestContext, request: &ApiVersionsRequest) {
         });
 }
 
-/// Kafka compares the node only together with the cluster.
+/// Cluster and node come together or not at all.
 fn is_meant_for_another(context: &RequestContext, request: &ApiVersionsRequest) -> bool {
     match &request.cluster_id {
         Some(cluster_id) => {

@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
+use super::auto_topic_creation::AutoTopicCreation;
 use crate::config::KafkaConfig;
 use crate::controller::{ControllerContext, ControllerService};
 use crate::io::clock::Clock;
@@ -25,6 +26,8 @@ pub struct Broker {
     pub controller: ControllerService,
     pub replica_manager: Arc<ReplicaManager>,
     pub producer_ids: Arc<ProducerIdManager>,
+    /// Starts empty: `Default`.
+    pub auto_topic_creation: AutoTopicCreation,
 }
 
 /// Which requests a listener serves.

@@ -6,6 +6,7 @@
 //! context      what a handler knows beside the request: the node, the connection, the header
 //! reply        what a handler gives back; what the network writes
 //! error_map    errors of the layers below as error codes, exhaustively
+//! cluster_view, auto_topic_creation, authorized_operations     what several APIs share
 //! foo.rs       one API: `pub async fn handle(&RequestContext, FooRequest) -> Result<Reply<FooResponse>, ApiError>`
 //! ```
 //!
@@ -14,6 +15,9 @@
 //!
 //! Only this layer knows request versions. It never touches a socket or a file.
 
+pub mod authorized_operations;
+pub mod auto_topic_creation;
+pub mod cluster_view;
 pub mod context;
 pub mod current_leader;
 pub mod error_map;
@@ -22,14 +26,26 @@ pub mod reply;
 pub mod router;
 pub mod table;
 
+pub mod allocate_producer_ids;
 pub mod api_versions;
 pub mod begin_quorum_epoch;
+pub mod broker_heartbeat;
+pub mod broker_registration;
+pub mod controller_registration;
+pub mod create_partitions;
+pub mod create_topics;
+pub mod delete_topics;
+pub mod describe_cluster;
+pub mod describe_configs;
 pub mod describe_quorum;
+pub mod describe_topic_partitions;
 pub mod end_quorum_epoch;
 pub mod fetch;
 pub mod fetch_snapshot;
+pub mod find_coordinator;
 pub mod init_producer_id;
 pub mod list_offsets;
+pub mod metadata;
 pub mod metadata_fetch;
 pub mod offset_for_leader_epoch;
 pub mod produce;

@@ -1,5 +1,5 @@
 //! The layout of every message as data, and a walk over untrusted bytes that proves them decodable without reserving
-//! anything: lengths and counts fit what is there, nulls stand only where allowed, strings are UTF-8, nothing follows.
+//! anything: lengths and counts fit what is there, nulls stand only where allowed, strings are UTF-8.
 //!
 //! The router calls [`check_request`] before any decoder sees a body.
 
@@ -59,6 +59,8 @@ pub fn check_request(api_key: i16, version: i16, body: &[u8]) -> Result<Checked,
 pub struct Checked {
     /// Elements of all arrays: what decoding takes in memory grows with it.
     pub elements: usize,
+    /// Bytes behind the message; Kafka does not mind them.
+    pub trailing: usize,
 }
 
 impl Layout {
@@ -77,10 +79,8 @@ impl Layout {
             checked: Checked::default(),
         };
         walk.fields(self.fields)?;
-        match walk.left.len() {
-            0 => Ok(walk.checked),
-            left => Err(WireError::Trailing { left }),
-        }
+        walk.checked.trailing = walk.left.len();
+        Ok(walk.checked)
     }
 }
 

@@ -1,0 +1,310 @@
+//! DescribeConfigs (key 32), versions 1-4: the configs of topics, nodes, loggers, groups and client metrics subscriptions.
+//!
+//! - 1: sources and synonyms (KIP-226). 3: types and documentation (KIP-569). 4: flexible.
+//!
+//! Documentation is answered null: kavka carries no texts. Loggers: kavka has one level for all, shown as `root`'s.
+
+use std::collections::BTreeMap;
+
+use super::{ApiError, ErrorResponse, Reply, RequestContext};
+use crate::config::describe::{self, ConfigSource, ConfigSynonym, DescribedConfig};
+use crate::config::{ConfigDefinition, ConfigError, ConfigType, KafkaConfig};
+use crate::controller::topic_name;
+use crate::metadata::{ConfigResource, ConfigResourceType, MetadataImage};
+use crate::protocol::messages::describe_configs_request::DescribeConfigsResource;
+use crate::protocol::messages::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
+};
+use crate::protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
+use crate::protocol::{ErrorCode, StrBytes};
+
+pub async fn handle(
+    context: &RequestContext,
+    request: DescribeConfigsRequest,
+) -> Result<Reply<DescribeConfigsResponse>, ApiError> {
+    let image = context.broker.metadata.image();
+    let config = current_config(&context.broker.config, &image);
+    let mut response = DescribeConfigsResponse::default();
+    for resource in request.resources {
+        let described = describe(&image, &config, &resource);
+        response
+            .results
+            .push(result(resource, described, request.include_synonyms));
+    }
+    Ok(Reply::Value(response))
+}
+
+/// The node's configuration under what the metadata log sets.
+fn current_config(config: &KafkaConfig, image: &MetadataImage) -> KafkaConfig {
+    let cluster_wide = image.configs.get(&ConfigResource::broker_default());
+    let own = image.configs.get(&ConfigResource::broker(config.node_id));
+    if cluster_wide.is_none() && own.is_none() {
+        return config.clone();
+    }
+    let none = BTreeMap::new();
+    let cluster_wide = cluster_wide.map_or(&none, |configs| &**configs);
+    let own = own.map_or(&none, |configs| &**configs);
+    config
+        .with_dynamic(cluster_wide, own)
+        .unwrap_or_else(|_| config.clone())
+}
+
+fn describe(
+    image: &MetadataImage,
+    config: &KafkaConfig,
+    resource: &DescribeConfigsResource,
+) -> Result<Vec<DescribedConfig>, ApiError> {
+    let name = resource.resource_name.as_str();
+    let invalid = |message: String| ApiError::new(ErrorCode::InvalidRequest, message);
+    match ConfigResourceType::from_id(resource.resource_type) {
+        ConfigResourceType::Topic => {
+            topic_name::validate(name)
+                .map_err(|message| ApiError::new(ErrorCode::InvalidTopicException, message))?;
+            if image.topics.by_name(name).is_none() {
+                return Err(ErrorCode::UnknownTopicOrPartition.into());
+            }
+            describe::topic_configs(config, &image.configs.topic_overrides(name)).map_err(invalid_config)
+        }
+        ConfigResourceType::Broker if name.is_empty() => Ok(describe::default_broker_configs(config)),
+        ConfigResourceType::Broker => {
+            if broker_id(name)? != config.node_id {
+                return Err(invalid(format!(
+                    "Unexpected broker id, expected {} or empty string, but received {name}",
+                    config.node_id
+                )));
+            }
+            describe::broker_configs(config).map_err(invalid_config)
+        }
+        ConfigResourceType::BrokerLogger if name.is_empty() => {
+            Err(invalid("Broker id must not be empty".to_owned()))
+        }
+        ConfigResourceType::BrokerLogger => {
+            if broker_id(name)? != config.node_id {
+                return Err(invalid(format!(
+                    "Unexpected broker id, expected {} but received {name}",
+                    config.node_id
+                )));
+            }
+            Ok(vec![root_logger()])
+        }
+        ConfigResourceType::ClientMetrics if name.is_empty() => Err(invalid(
+            "Client metrics subscription name must not be empty".to_owned(),
+        )),
+        ConfigResourceType::ClientMetrics => Ok(client_metrics(&overrides(image, resource))),
+        ConfigResourceType::Group if name.is_empty() => {
+            Err(invalid("Group name must not be empty".to_owned()))
+        }
+        ConfigResourceType::Group => Ok(group(config, &overrides(image, resource))),
+        ConfigResourceType::Unknown => Err(invalid(ErrorCode::InvalidRequest.message().to_owned())),
+    }
+}
+
+fn invalid_config(error: ConfigError) -> ApiError {
+    ApiError::new(ErrorCode::InvalidConfig, error.to_string())
+}
+
+fn broker_id(name: &str) -> Result<i32, ApiError> {
+    name.parse().map_err(|_| {
+        ApiError::new(
+            ErrorCode::InvalidRequest,
+            format!("Broker id must be an integer, but it is: {name}"),
+        )
+    })
+}
+
+fn overrides(image: &MetadataImage, resource: &DescribeConfigsResource) -> BTreeMap<String, String> {
+    let resource_type = ConfigResourceType::from_id(resource.resource_type);
+    image
+        .configs
+        .get(&ConfigResource::new(resource_type, &resource.resource_name))
+        .map_or_else(BTreeMap::new, |configs| (**configs).clone())
+}
+
+fn root_logger() -> DescribedConfig {
+    use tracing::level_filters::LevelFilter;
+    let level = match LevelFilter::current() {
+        LevelFilter::OFF => "OFF",
+        LevelFilter::ERROR => "ERROR",
+        LevelFilter::WARN => "WARN",
+        LevelFilter::INFO => "INFO",
+        LevelFilter::DEBUG => "DEBUG",
+        _ => "TRACE",
+    };
+    DescribedConfig {
+        name: "root".to_owned(),
+        value: Some(level.to_owned()),
+        read_only: false,
+        source: ConfigSource::DynamicBrokerLoggerConfig,
+        is_sensitive: false,
+        synonyms: Vec::new(),
+        config_type: None,
+    }
+}
+
+/// Name, type and default of a subscription's keys (`ClientMetricsConfigs`).
+const CLIENT_METRICS: [(&str, ConfigType, &str); 3] = [
+    ("interval.ms", ConfigType::Int, "300000"),
+    ("match", ConfigType::List, ""),
+    ("metrics", ConfigType::List, ""),
+];
+
+fn client_metrics(overrides: &BTreeMap<String, String>) -> Vec<DescribedConfig> {
+    CLIENT_METRICS
+        .iter()
+        .map(|(name, config_type, default)| {
+            let set = overrides.get(*name).cloned();
+            DescribedConfig {
+                name: (*name).to_owned(),
+                source: match set {
+                    Some(_) => ConfigSource::ClientMetricsConfig,
+                    None => ConfigSource::DefaultConfig,
+                },
+                value: Some(set.unwrap_or_else(|| (*default).to_owned())),
+                read_only: false,
+                is_sensitive: false,
+                synonyms: Vec::new(),
+                config_type: Some(*config_type),
+            }
+        })
+        .collect()
+}
+
+/// A group's configs: its own over the node's `group.*` keys over the defaults.
+fn group(config: &KafkaConfig, overrides: &BTreeMap<String, String>) -> Vec<DescribedConfig> {
+    ConfigDefinition::group()
+        .keys()
+        .iter()
+        .filter(|key| !key.is_internal)
+        .map(|key| {
+            let (synonym, default) = group_default(config, key.name, key.default);
+            let mut synonyms = vec![synonym];
+            if let Some(value) = overrides.get(key.name) {
+                synonyms.insert(
+                    0,
+                    ConfigSynonym {
+                        name: key.name.to_owned(),
+                        value: Some(value.clone()),
+                        source: ConfigSource::GroupConfig,
+                    },
+                );
+            }
+            DescribedConfig {
+                name: key.name.to_owned(),
+                value: overrides.get(key.name).cloned().or(default),
+                read_only: false,
+                source: synonyms[0].source,
+                is_sensitive: false,
+                synonyms,
+                config_type: Some(key.config_type),
+            }
+        })
+        .collect()
+}
+
+/// What a group without settings of its own gets, and whence.
+fn group_default(
+    config: &KafkaConfig,
+    name: &str,
+    default: Option<&'static str>,
+) -> (ConfigSynonym, Option<String>) {
+    let broker_key = match name {
+        "streams.assignor.name" => "group.streams.assignors".to_owned(),
+        _ => format!("group.{name}"),
+    };
+    let definition = ConfigDefinition::broker();
+    let synonym_name = match definition.get(&broker_key) {
+        Some(_) => broker_key,
+        None => name.to_owned(),
+    };
+    let set = config.original(&synonym_name);
+    let value = match set {
+        Some(value) => Some(value),
+        None => definition.get(&synonym_name).map_or(default, |key| key.default),
+    };
+    // Lists in the table are written in brackets; on the wire they are not.
+    let value = value.map(|value| {
+        value
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .replace(", ", ",")
+    });
+    let source = match set {
+        Some(_) => ConfigSource::StaticBrokerConfig,
+        None => ConfigSource::DefaultConfig,
+    };
+    let synonym = ConfigSynonym {
+        name: synonym_name,
+        value: value.clone(),
+        source,
+    };
+    (synonym, value)
+}
+
+fn result(
+    resource: DescribeConfigsResource,
+    described: Result<Vec<DescribedConfig>, ApiError>,
+    with_synonyms: bool,
+) -> DescribeConfigsResult {
+    let mut result = DescribeConfigsResult::default();
+    result.error_message = Some(StrBytes::new());
+    match described {
+        Ok(configs) => {
+            let keys = resource.configuration_keys.filter(|keys| !keys.is_empty());
+            let is_wanted = |name: &str| {
+                keys.as_ref()
+                    .is_none_or(|keys| keys.iter().any(|key| key.as_str() == name))
+            };
+            result.configs = configs
+                .into_iter()
+                .filter(|config| is_wanted(&config.name))
+                .map(|config| entry(config, with_synonyms))
+                .collect();
+        }
+        Err(error) => {
+            result.error_code = error.code.code();
+            result.error_message = Some(StrBytes::from_string(error.message.unwrap_or_default()));
+        }
+    }
+    result.resource_type = resource.resource_type;
+    result.resource_name = resource.resource_name;
+    result
+}
+
+fn entry(config: DescribedConfig, with_synonyms: bool) -> DescribeConfigsResourceResult {
+    let mut entry = DescribeConfigsResourceResult::default();
+    entry.name = StrBytes::from_string(config.name);
+    entry.value = config.value.map(StrBytes::from_string);
+    entry.read_only = config.read_only;
+    entry.config_source = config.source as i8;
+    entry.is_sensitive = config.is_sensitive;
+    entry.config_type = config.config_type.map_or(0, |config_type| config_type as i8);
+    entry.documentation = None;
+    if with_synonyms {
+        entry.synonyms = config.synonyms.into_iter().map(synonym).collect();
+    }
+    entry
+}
+
+fn synonym(synonym: ConfigSynonym) -> DescribeConfigsSynonym {
+    let mut entry = DescribeConfigsSynonym::default();
+    entry.name = StrBytes::from_string(synonym.name);
+    entry.value = synonym.value.map(StrBytes::from_string);
+    entry.source = synonym.source as i8;
+    entry
+}
+
+impl ErrorResponse<DescribeConfigsRequest> for DescribeConfigsResponse {
+    fn error_response(_: &RequestContext, request: &DescribeConfigsRequest, error: &ApiError) -> Self {
+        let mut response = Self::default();
+        response.results = request
+            .resources
+            .iter()
+            .map(|resource| result(resource.clone(), Err(error.clone()), false))
+            .collect();
+        response
+    }
+}
+
+#[cfg(test)]
+#[path = "describe_configs_test.rs"]
+mod describe_configs_test;

@@ -1,0 +1,133 @@
+//! FindCoordinator (key 10), versions 0-6: which broker keeps a group, a transactional id or a share group's state.
+//!
+//! - 1: kind of key. 3: flexible. 4: many keys at once (KIP-699). 5: TRANSACTION_ABORTABLE. 6: share groups (KIP-932).
+//!
+//! A coordinator lives where the partition of its internal topic leads; a topic that is not there yet is created, and the
+//! client asks again. Share groups are not served yet: their keys are answered as a broker without them does.
+
+use super::auto_topic_creation::{GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC};
+use super::cluster_view::{BrokerNode, ClusterView};
+use super::{ApiError, ErrorResponse, Reply, RequestContext};
+use crate::controller::ControllerContext;
+use crate::coordinator::partition_for::partition_for;
+use crate::protocol::messages::find_coordinator_response::Coordinator;
+use crate::protocol::messages::{BrokerId, FindCoordinatorRequest, FindCoordinatorResponse};
+use crate::protocol::{ErrorCode, StrBytes};
+
+const NO_NODE: i32 = -1;
+
+/// Kinds of key (`CoordinatorType`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CoordinatorType {
+    Group,
+    Transaction,
+    Share,
+}
+
+impl CoordinatorType {
+    fn from_id(id: i8) -> Option<Self> {
+        match id {
+            0 => Some(Self::Group),
+            1 => Some(Self::Transaction),
+            2 => Some(Self::Share),
+            _ => None,
+        }
+    }
+}
+
+pub async fn handle(
+    context: &RequestContext,
+    request: FindCoordinatorRequest,
+) -> Result<Reply<FindCoordinatorResponse>, ApiError> {
+    let image = context.broker.metadata.image();
+    let view = ClusterView {
+        image: &image,
+        listener: context.listener_name(),
+    };
+    let coordinator_type = CoordinatorType::from_id(request.key_type).ok_or(ErrorCode::InvalidRequest)?;
+    let mut response = FindCoordinatorResponse::default();
+    if context.api_version >= 4 {
+        for key in request.coordinator_keys {
+            let found = find(context, view, coordinator_type, &key);
+            response.coordinators.push(coordinator(key, found));
+        }
+        return Ok(Reply::Value(response));
+    }
+    let node = find(context, view, coordinator_type, &request.key)?;
+    // Java's name of no error is its message.
+    response.error_message = Some(StrBytes::from_static_str(ErrorCode::None.name()));
+    response.node_id = node.id();
+    response.host = node.host();
+    response.port = node.port();
+    Ok(Reply::Value(response))
+}
+
+fn find<'a>(
+    context: &RequestContext,
+    view: ClusterView<'a>,
+    coordinator_type: CoordinatorType,
+    key: &str,
+) -> Result<BrokerNode<'a>, ErrorCode> {
+    let topic_name = match coordinator_type {
+        CoordinatorType::Group => GROUP_METADATA_TOPIC,
+        CoordinatorType::Transaction => TRANSACTION_STATE_TOPIC,
+        CoordinatorType::Share => return Err(ErrorCode::InvalidRequest),
+    };
+    let Some(topic) = view.image.topics.by_name(topic_name) else {
+        let internal = ControllerContext::internal();
+        context
+            .broker
+            .auto_topic_creation
+            .create(&context.broker, internal, [topic_name.to_owned()]);
+        return Err(ErrorCode::CoordinatorNotAvailable);
+    };
+    let partition_count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
+    topic
+        .partitions
+        .get(&partition_for(key, partition_count))
+        .and_then(|partition| view.alive_node(partition.leader))
+        .ok_or(ErrorCode::CoordinatorNotAvailable)
+}
+
+fn coordinator(key: StrBytes, found: Result<BrokerNode<'_>, ErrorCode>) -> Coordinator {
+    let mut coordinator = Coordinator::default();
+    coordinator.key = key;
+    coordinator.error_message = Some(StrBytes::new());
+    match found {
+        Ok(node) => {
+            coordinator.node_id = node.id();
+            coordinator.host = node.host();
+            coordinator.port = node.port();
+        }
+        Err(error) => {
+            coordinator.error_code = error.code();
+            coordinator.node_id = BrokerId(NO_NODE);
+            coordinator.port = NO_NODE;
+        }
+    }
+    coordinator
+}
+
+impl ErrorResponse<FindCoordinatorRequest> for FindCoordinatorResponse {
+    fn error_response(context: &RequestContext, request: &FindCoordinatorRequest, error: &ApiError) -> Self {
+        let message = StrBytes::from_string(error.message_or_default().to_owned());
+        let mut response = Self::default();
+        if context.api_version >= 4 {
+            for key in &request.coordinator_keys {
+                let mut failed = coordinator(key.clone(), Err(error.code));
+                failed.error_message = Some(message.clone());
+                response.coordinators.push(failed);
+            }
+            return response;
+        }
+        response.error_code = error.code.code();
+        response.error_message = Some(message);
+        response.node_id = BrokerId(NO_NODE);
+        response.port = NO_NODE;
+        response
+    }
+}
+
+#[cfg(test)]
+#[path = "find_coordinator_test.rs"]
+mod find_coordinator_test;
