@@ -109,11 +109,7 @@ impl BatchLoader {
         self.last.is_offset_batch_aligned = true;
         match self.transaction {
             Transaction::Started | Transaction::Continued => None,
-            Transaction::Aborted => {
-                self.delta = MetadataDelta::new(self.image.clone());
-                Some(self.publish())
-            }
-            Transaction::None | Transaction::Ended => Some(self.publish()),
+            Transaction::Aborted | Transaction::None | Transaction::Ended => Some(self.publish()),
         }
     }
 
@@ -154,18 +150,15 @@ impl BatchLoader {
             MetadataRecord::EndTransaction(_) => Err(ReplayError::Transaction("end without a begin")),
             MetadataRecord::AbortTransaction(_) if open => {
                 self.transaction = Transaction::Aborted;
+                // What was before the transaction was published in front of its begin.
+                self.delta = MetadataDelta::new(self.image.clone());
                 Ok(())
             }
             MetadataRecord::AbortTransaction(_) => Err(ReplayError::Transaction("abort without a begin")),
             record => {
                 match self.transaction {
                     Transaction::Started => self.transaction = Transaction::Continued,
-                    Transaction::Ended => self.transaction = Transaction::None,
-                    Transaction::Aborted => {
-                        // A commit may go on after the abort: its records build on the image before the transaction.
-                        self.delta = MetadataDelta::new(self.image.clone());
-                        self.transaction = Transaction::None;
-                    }
+                    Transaction::Ended | Transaction::Aborted => self.transaction = Transaction::None,
                     Transaction::None | Transaction::Continued => {}
                 }
                 self.has_seen_record = true;

@@ -437,3 +437,7 @@ impl TopicDelta {
         changes.leaders.push(info);
     }
 }
+
+#[cfg(test)]
+#[path = "delta_test.rs"]
+mod delta_test;

@@ -46,3 +46,6 @@ pub use metadata_version::MetadataVersion;
 pub use partition::{LeaderRecoveryState, NO_LEADER, PartitionRegistration};
 pub use publisher::MetadataPublisher;
 pub use topics::{TopicImage, TopicsImage};
+
+#[cfg(test)]
+mod golden_test;

@@ -147,7 +147,14 @@ impl PartitionRegistration {
         };
         let changed = |field: &Option<Vec<i32>>, kept: &Vec<i32>| field.as_ref().unwrap_or(kept).clone();
         let replicas = changed(&record.replicas, &self.replicas);
-        let directories = record.directories.as_deref().unwrap_or(&self.directories);
+        let directories = match &record.directories {
+            Some(directories) => directories_or_migrating(directories, replicas.len()).map_err(invalid)?,
+            // From before directory assignment: who stays keeps what was known.
+            None => replicas
+                .iter()
+                .map(|id| self.directory_of(*id).unwrap_or(directory_id::MIGRATING))
+                .collect(),
+        };
         let leader_changes = record.leader != NO_LEADER_CHANGE;
         let leader_recovery_state = match record.leader_recovery_state {
             NO_RECOVERY_STATE_CHANGE => self.leader_recovery_state,
@@ -155,7 +162,7 @@ impl PartitionRegistration {
                 .ok_or_else(|| invalid("unknown leader recovery state"))?,
         };
         Ok(Self {
-            directories: directories_or_migrating(directories, replicas.len()).map_err(invalid)?,
+            directories,
             replicas,
             isr: changed(&record.isr, &self.isr),
             removing_replicas: changed(&record.removing_replicas, &self.removing_replicas),
