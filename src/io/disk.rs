@@ -1,10 +1,15 @@
 //! The disk door: every call that `log` and `raft` make on files, so that tests can lose, tear and fail them.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
-use std::fs::File;
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::UNIX_EPOCH;
+
+use rustix::fs::{FlockOperation, fcntl_lock};
 
 /// How a file is opened. Reads and writes are always positioned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,9 +39,14 @@ pub trait DiskFile: Send + Sync + Debug {
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// fdatasync.
     fn sync_data(&self) -> io::Result<()>;
+    /// When it was last written to, in milliseconds since the Unix epoch.
+    fn modified_ms(&self) -> io::Result<i64>;
     /// The real file for sendfile; `None` on a simulated disk (readers then copy).
     fn as_file(&self) -> Option<&File>;
 }
+
+/// An exclusive lock on a file, held until it is dropped.
+pub trait DiskLock: Send + Sync + Debug {}
 
 /// A file system.
 pub trait Disk: Send + Sync + Debug + 'static {
@@ -44,6 +54,8 @@ pub trait Disk: Send + Sync + Debug + 'static {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Writes `<path>.tmp`, syncs it, renames it over `path` and syncs the directory.
     fn write_atomically(&self, path: &Path, content: &[u8]) -> io::Result<()>;
+    /// The same without the syncs: whole after a process crash; after power loss it may be the old, the new or empty.
+    fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
@@ -52,6 +64,8 @@ pub trait Disk: Send + Sync + Debug + 'static {
     fn list(&self, path: &Path) -> io::Result<Vec<(PathBuf, bool)>>;
     fn exists(&self, path: &Path) -> bool;
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Takes the exclusive lock on a file, which is made if it is not there; `None` when somebody else has it.
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
 }
 
 /// Bytes of a file that are to be sent or read later: what a fetch hands to the network.
@@ -61,3 +75,212 @@ pub struct FileSlice {
     pub position: u64,
     pub length: usize,
 }
+
+/// The machine's file system.
+#[derive(Debug, Default)]
+pub struct SystemDisk;
+
+impl SystemDisk {
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+#[derive(Debug)]
+struct SystemFile(File);
+
+/// Parts of one pwritev; the kernel takes at most 1024 (IOV_MAX).
+const VECTORED_PARTS_MAX: usize = 1024;
+
+impl DiskFile for SystemFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut read = 0;
+        while read < buffer.len() {
+            match self.0.read_at(&mut buffer[read..], position + read as u64) {
+                Ok(0) => break,
+                Ok(count) => read += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(read)
+    }
+
+    fn write_all_at(&self, data: &[u8], position: u64) -> io::Result<()> {
+        self.0.write_all_at(data, position)
+    }
+
+    fn write_all_vectored_at(&self, parts: &[&[u8]], mut position: u64) -> io::Result<()> {
+        for chunk in parts.chunks(VECTORED_PARTS_MAX) {
+            let mut slices: Vec<IoSlice<'_>> = chunk.iter().map(|part| IoSlice::new(part)).collect();
+            let mut rest: &mut [IoSlice<'_>] = &mut slices;
+            IoSlice::advance_slices(&mut rest, 0);
+            while !rest.is_empty() {
+                match rustix::io::pwritev(&self.0, rest, position) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(written) => {
+                        position += written as u64;
+                        IoSlice::advance_slices(&mut rest, written);
+                    }
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn modified_ms(&self) -> io::Result<i64> {
+        let modified = self.0.metadata()?.modified()?;
+        Ok(modified.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64))
+    }
+
+    fn as_file(&self) -> Option<&File> {
+        Some(&self.0)
+    }
+}
+
+fn temporary_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    PathBuf::from(name)
+}
+
+impl Disk for SystemDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::Read => {}
+            OpenMode::ReadWrite => {
+                options.write(true);
+            }
+            OpenMode::Create => {
+                options.write(true).create(true);
+            }
+            OpenMode::CreateTruncate => {
+                options.write(true).create(true).truncate(true);
+            }
+        }
+        Ok(Arc::new(SystemFile(options.open(path)?)))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn write_atomically(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let temporary = temporary_path(path);
+        let file = File::create(&temporary)?;
+        file.write_all_at(content, 0)?;
+        file.sync_data()?;
+        fs::rename(&temporary, path)?;
+        path.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
+    }
+
+    fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let temporary = temporary_path(path);
+        fs::write(&temporary, content)?;
+        fs::rename(&temporary, path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let mut kind = entry.file_type()?;
+            if kind.is_symlink() {
+                kind = fs::metadata(entry.path())?.file_type();
+            }
+            names.push((PathBuf::from(entry.file_name()), kind.is_dir()));
+        }
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        SystemLock::try_lock(path)
+    }
+}
+
+/// POSIX record locks (what Java's `FileChannel.tryLock` takes) do not hold against the process that has them, and
+/// closing any descriptor of the file frees them: so a process keeps its own list, and never opens a file on it again.
+static LOCKED_BY_THIS_PROCESS: Mutex<Option<HashSet<(u64, u64)>>> = Mutex::new(None);
+
+#[derive(Debug)]
+struct SystemLock {
+    _file: File,
+    device_and_inode: (u64, u64),
+}
+
+impl SystemLock {
+    fn try_lock(path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        let mut locked = LOCKED_BY_THIS_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+        let locked = locked.get_or_insert_with(HashSet::new);
+        if let Ok(metadata) = fs::metadata(path)
+            && locked.contains(&(metadata.dev(), metadata.ino()))
+        {
+            return Ok(None);
+        }
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let metadata = file.metadata()?;
+        let device_and_inode = (metadata.dev(), metadata.ino());
+        locked.insert(device_and_inode);
+        Ok(Some(Box::new(SystemLock { _file: file, device_and_inode })))
+    }
+}
+
+impl DiskLock for SystemLock {}
+
+impl Drop for SystemLock {
+    fn drop(&mut self) {
+        let mut locked = LOCKED_BY_THIS_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(locked) = locked.as_mut() {
+            locked.remove(&self.device_and_inode);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "disk_test.rs"]
+mod disk_test;

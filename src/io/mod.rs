@@ -2,3 +2,4 @@
 
 pub mod clock;
 pub mod disk;
+pub mod sim_disk;

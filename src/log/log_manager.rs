@@ -1,27 +1,45 @@
-//! The log directories of one node.
-#![allow(clippy::todo, unused_variables)]
+//! The log directories of one node and the logs in them (Kafka's LogManager).
+//!
+//! Owns `.lock`, `.kafka_cleanshutdown`, the offset checkpoints of each directory, which log lies where, and the work that
+//! goes on beside requests: removal of deleted folders, retention, flushing, checkpoints. A directory with an I/O error
+//! is offline until the node starts anew; the others go on.
+//!
+//! Invariants: a partition has one log, in one directory; a log is not in the map before it is loaded whole;
+//! `.kafka_cleanshutdown` is there only while nobody uses the directory, and only if all its logs were loaded and closed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
+use arc_swap::ArcSwap;
 use uuid::Uuid;
 
+use super::checkpoint::{
+    self, CLEAN_SHUTDOWN, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT,
+};
+use super::log_dir::{Deletion, LogContext, LogDir, ProducerStateConfig};
+use super::log_folder::{Folder, FolderKind};
+use super::recovery::LogLoader;
 use super::{LogConfig, LogError, TopicPartition, UnifiedLog};
 use crate::io::clock::Clock;
-use crate::io::disk::Disk;
+use crate::io::disk::{Disk, DiskLock};
 
 /// Called once for a log directory that went offline, from whatever thread met the error; must be quick.
 pub type LogDirFailureListener = Arc<dyn Fn(&Path, &LogError) + Send + Sync>;
+
+const LOCK_FILE: &str = ".lock";
+
+/// The metadata log: raft's, in whichever directory it lies.
+const METADATA_TOPIC: &str = "__cluster_metadata";
 
 /// How the log directories are opened.
 #[derive(Clone)]
 pub struct LogManagerConfig {
     pub log_dirs: Vec<PathBuf>,
-    pub defaults: LogConfig,
-    /// Topic -> its own settings, where it has any (from the metadata image); others get `defaults`.
-    pub topic_configs: HashMap<String, LogConfig>,
     /// `num.recovery.threads.per.data.dir`.
     pub recovery_threads_per_data_dir: usize,
     /// `transaction.max.timeout.ms`: when an open transaction is late.
@@ -33,44 +51,369 @@ pub struct LogManagerConfig {
     pub on_log_dir_failure: LogDirFailureListener,
 }
 
-impl fmt::Debug for LogManagerConfig {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("LogManagerConfig")
-            .field("log_dirs", &self.log_dirs)
-            .finish_non_exhaustive()
+impl LogManagerConfig {
+    /// Kafka's defaults for these directories.
+    pub fn new(log_dirs: Vec<PathBuf>) -> Self {
+        Self {
+            log_dirs,
+            recovery_threads_per_data_dir: 2,
+            max_transaction_timeout_ms: 900_000,
+            producer_id_expiration_ms: 86_400_000,
+            max_open_files: 8_000,
+            on_log_dir_failure: Arc::new(|_, _| {}),
+        }
     }
 }
 
-/// All logs of a node, but for the metadata log, which raft opens by `open_metadata_log`.
+impl fmt::Debug for LogManagerConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LogManagerConfig").field("log_dirs", &self.log_dirs).finish_non_exhaustive()
+    }
+}
+
+type Offsets = BTreeMap<TopicPartition, i64>;
+
+/// One of the directories, with what was found in it at start.
+#[derive(Debug)]
+struct ManagedDir {
+    dir: Arc<LogDir>,
+    lock: Mutex<Option<Box<dyn DiskLock>>>,
+    had_clean_shutdown: bool,
+    /// -1 without a clean shutdown.
+    previous_broker_epoch: i64,
+    loaded: AtomicBool,
+    checkpointed_high_watermarks: ArcSwap<Offsets>,
+}
+
+type Logs = HashMap<TopicPartition, Arc<UnifiedLog>>;
+
+/// All logs of a node. The metadata log is opened through it, but is raft's.
 #[derive(Debug)]
 pub struct LogManager {
     config: LogManagerConfig,
+    context: Arc<LogContext>,
+    dirs: Vec<Arc<ManagedDir>>,
+    /// The metadata log's directory if it is none of `log.dirs`.
+    metadata_dir: Mutex<Option<Arc<ManagedDir>>>,
+    logs: ArcSwap<Logs>,
+    /// Logs on their way from another directory (`-future`): loaded, not served.
+    future_logs: ArcSwap<Logs>,
+    /// Held while logs are made, removed or moved.
+    changes: Mutex<()>,
+}
+
+impl ManagedDir {
+    fn open(path: &Path, config: &LogManagerConfig, disk: &dyn Disk) -> Result<Self, LogError> {
+        let dir = LogDir::new(path, Arc::clone(&config.on_log_dir_failure));
+        let prepared = || -> io::Result<Option<Box<dyn DiskLock>>> {
+            if !disk.exists(path) {
+                disk.create_dir_all(path)?;
+                if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                    disk.sync_dir(parent)?;
+                }
+            }
+            disk.list(path)?;
+            disk.try_lock(&path.join(LOCK_FILE))
+        };
+        let lock = match prepared() {
+            Ok(Some(lock)) => lock,
+            Ok(None) => return Err(LogError::LockHeld { path: path.join(LOCK_FILE) }),
+            Err(error) => return Err(dir.fail(path, "opening", error)),
+        };
+        let clean_shutdown = path.join(CLEAN_SHUTDOWN);
+        let text = checkpoint::read_text(disk, &clean_shutdown)
+            .map_err(|error| dir.fail(&clean_shutdown, "reading", error))?;
+        Ok(Self {
+            dir,
+            lock: Mutex::new(Some(lock)),
+            had_clean_shutdown: text.is_some(),
+            previous_broker_epoch: text.as_deref().map_or(-1, checkpoint::parse_clean_shutdown),
+            loaded: AtomicBool::new(false),
+            checkpointed_high_watermarks: ArcSwap::from_pointee(Offsets::new()),
+        })
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A checkpoint that cannot be read counts as empty, as in Kafka: a start then does more than it had to.
+    fn read_checkpoint(&self, name: &str, disk: &dyn Disk) -> Result<Offsets, LogError> {
+        let path = self.path().join(name);
+        let text =
+            checkpoint::read_text(disk, &path).map_err(|error| self.dir.fail(&path, "reading", error))?;
+        Ok(match checkpoint::parse_offsets(text.as_deref().unwrap_or_default()) {
+            Ok(offsets) => offsets,
+            Err(error) => {
+                tracing::warn!("{}: {error}; taken as empty", path.display());
+                Offsets::new()
+            }
+        })
+    }
+
+    fn write_checkpoint(&self, name: &str, offsets: &Offsets, disk: &dyn Disk) -> Result<(), LogError> {
+        self.dir.check_online()?;
+        let path = self.path().join(name);
+        disk.write_atomically(&path, checkpoint::format_offsets(offsets).as_bytes())
+            .map_err(|error| self.dir.fail(&path, "writing", error))
+    }
 }
 
 impl LogManager {
-    /// Makes missing directories, takes their `.lock` files and reads the clean-shutdown files. Loads nothing yet.
+    /// Makes missing directories, takes their `.lock` files and reads the clean-shutdown files. Loads nothing yet. A
+    /// directory that fails is offline; an error when all do, or when another process holds one.
     pub fn open(
         config: LogManagerConfig,
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, LogError> {
-        todo!()
+        let mut dirs = Vec::new();
+        let mut first_error = None;
+        for path in &config.log_dirs {
+            match ManagedDir::open(path, &config, &*disk) {
+                Ok(dir) => dirs.push(Arc::new(dir)),
+                Err(error @ LogError::LockHeld { .. }) => return Err(error),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        if dirs.is_empty() {
+            return Err(first_error.unwrap_or(LogError::NoLogDirectory));
+        }
+        let producer_state = ProducerStateConfig {
+            max_transaction_timeout_ms: config.max_transaction_timeout_ms,
+            producer_id_expiration_ms: config.producer_id_expiration_ms,
+        };
+        let context = LogContext::new(disk, clock, config.max_open_files, producer_state);
+        Ok(Self {
+            config,
+            context,
+            dirs,
+            metadata_dir: Mutex::new(None),
+            logs: ArcSwap::default(),
+            future_logs: ArcSwap::default(),
+            changes: Mutex::new(()),
+        })
     }
+
+    fn disk(&self) -> &dyn Disk {
+        &*self.context.disk
+    }
+
+    fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- loading
 
     /// Loads all logs, recovering where the last shutdown was not clean; the metadata log's folder is left alone.
-    /// `is_stray` says for a folder's topic and topic id whether it belongs here (from the metadata image).
-    pub fn load_logs(&self, is_stray: &(dyn Fn(&UnifiedLog) -> bool + Sync)) -> Result<(), LogError> {
-        todo!()
+    /// `config_of` gives a topic's settings; `is_stray` says for a loaded log whether it does not belong here (its topic id
+    /// is not in the metadata image, or this broker is no replica): its folder gets the suffix `-stray`.
+    pub fn load_logs(
+        &self,
+        config_of: &(dyn Fn(&str) -> LogConfig + Sync),
+        is_stray: &(dyn Fn(&UnifiedLog) -> bool + Sync),
+    ) -> Result<(), LogError> {
+        let loaded = Mutex::new((Logs::new(), Logs::new()));
+        let fatal = Mutex::new(None);
+        thread::scope(|scope| {
+            for dir in self.dirs.iter().filter(|dir| dir.dir.is_online()) {
+                let (loaded, fatal) = (&loaded, &fatal);
+                scope.spawn(move || {
+                    if let Err(error) = self.load_dir(dir, config_of, is_stray, loaded)
+                        && dir.dir.is_online()
+                    {
+                        lock(fatal).get_or_insert(error);
+                    }
+                });
+            }
+        });
+        if let Some(error) = lock(&fatal).take() {
+            return Err(error);
+        }
+        let (logs, future_logs) = std::mem::take(&mut *lock(&loaded));
+        self.logs.store(Arc::new(logs));
+        self.future_logs.store(Arc::new(future_logs));
+        Ok(())
     }
 
-    /// Opens or makes `__cluster_metadata-0` in a log directory.
-    pub fn open_metadata_log(&self, log_dir: &Path, config: LogConfig) -> Result<Arc<UnifiedLog>, LogError> {
-        todo!()
+    fn load_dir(
+        &self,
+        dir: &Arc<ManagedDir>,
+        config_of: &(dyn Fn(&str) -> LogConfig + Sync),
+        is_stray: &(dyn Fn(&UnifiedLog) -> bool + Sync),
+        loaded: &Mutex<(Logs, Logs)>,
+    ) -> Result<(), LogError> {
+        let disk = self.disk();
+        let clean_shutdown = dir.path().join(CLEAN_SHUTDOWN);
+        if dir.had_clean_shutdown {
+            // From here on a crash must be seen as one.
+            super::open_file_cache::remove_if_exists(disk, &clean_shutdown)
+                .and_then(|()| disk.sync_dir(dir.path()))
+                .map_err(|error| dir.dir.fail(&clean_shutdown, "deleting", error))?;
+        }
+        let recovery_points = dir.read_checkpoint(RECOVERY_POINT_CHECKPOINT, disk)?;
+        let log_start_offsets = dir.read_checkpoint(LOG_START_OFFSET_CHECKPOINT, disk)?;
+        let high_watermarks = dir.read_checkpoint(HIGH_WATERMARK_CHECKPOINT, disk)?;
+        let names = disk.list(dir.path()).map_err(|error| dir.dir.fail(dir.path(), "listing", error))?;
+        let folders: VecDeque<Folder> = names
+            .iter()
+            .filter(|(_, is_directory)| *is_directory)
+            .filter_map(|(name, _)| Folder::parse(name.to_str()?))
+            .filter(|folder| &*folder.topic_partition.topic != METADATA_TOPIC)
+            .collect();
+        let queue = Mutex::new(folders);
+        let failed = Mutex::new(None);
+        let work = || {
+            while dir.dir.is_online() && lock(&failed).is_none() {
+                let Some(folder) = lock(&queue).pop_front() else {
+                    break;
+                };
+                let tp = &folder.topic_partition;
+                let offset_in = |offsets: &Offsets| offsets.get(tp).copied().unwrap_or(0);
+                let offsets = CheckpointedOffsets {
+                    recovery_point: offset_in(&recovery_points),
+                    log_start_offset: offset_in(&log_start_offsets),
+                    high_watermark: offset_in(&high_watermarks),
+                };
+                if let Err(error) = self.load_folder(dir, &folder, offsets, config_of(&tp.topic), is_stray, loaded)
+                {
+                    lock(&failed).get_or_insert(error);
+                }
+            }
+        };
+        let threads = self.config.recovery_threads_per_data_dir.max(1);
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        dir.checkpointed_high_watermarks.store(Arc::new(high_watermarks));
+        match lock(&failed).take() {
+            Some(error) => Err(error),
+            None => {
+                dir.loaded.store(true, Ordering::Release);
+                Ok(())
+            }
+        }
     }
+
+    fn load_folder(
+        &self,
+        dir: &Arc<ManagedDir>,
+        folder: &Folder,
+        offsets: CheckpointedOffsets,
+        config: LogConfig,
+        is_stray: &(dyn Fn(&UnifiedLog) -> bool + Sync),
+        loaded: &Mutex<(Logs, Logs)>,
+    ) -> Result<(), LogError> {
+        let path = dir.path().join(&folder.name);
+        match folder.kind {
+            FolderKind::Deleted => {
+                let due_ms = self.context.clock.now_ms().saturating_add(config.file_delete_delay_ms);
+                let log_dir = Arc::clone(&dir.dir);
+                self.context.deferred.delete_at(due_ms, Deletion::Folder { log_dir, path });
+                return Ok(());
+            }
+            FolderKind::Stray => {
+                tracing::warn!("{} is a stray log: it is kept, not served", path.display());
+                return Ok(());
+            }
+            FolderKind::Current | FolderKind::Future => {}
+        }
+        let log = LogLoader {
+            context: &self.context,
+            log_dir: &dir.dir,
+            topic_partition: folder.topic_partition.clone(),
+            path,
+            config,
+            had_clean_shutdown: dir.had_clean_shutdown,
+            log_start_offset: offsets.log_start_offset,
+            recovery_point: offsets.recovery_point,
+            high_watermark: offsets.high_watermark,
+            new_topic_id: None,
+        }
+        .load()?;
+        if folder.kind == FolderKind::Current && is_stray(&log) {
+            let name = Folder::stray_name(&folder.topic_partition, Uuid::from_u128(self.random_id()));
+            return self.rename_folder(&log, &name).map(|_| ());
+        }
+        let mut loaded = lock(loaded);
+        let logs = if folder.kind == FolderKind::Future { &mut loaded.1 } else { &mut loaded.0 };
+        match logs.insert(folder.topic_partition.clone(), Arc::clone(&log)) {
+            None => Ok(()),
+            Some(other) => Err(LogError::InvalidLogDirectory {
+                reason: format!(
+                    "Duplicate log directories for {} are found in both {} and {}. It is likely because log directory \
+                     failure happened while broker was replacing current replica with future replica. Recover broker \
+                     from this failure by manually deleting one of the two directories for this partition. It is \
+                     recommended to delete the partition in the log directory that is known to have failed recently.",
+                    folder.topic_partition,
+                    log.dir().display(),
+                    other.dir().display()
+                ),
+            }),
+        }
+    }
+
+    /// Opens or makes `__cluster_metadata-0` in a log directory, which may be none of `log.dirs`. All of it is checked, as
+    /// Kafka does: it is small, and nothing else on the node matters as much.
+    pub fn open_metadata_log(&self, log_dir: &Path, config: LogConfig) -> Result<Arc<UnifiedLog>, LogError> {
+        let dir = match self.dirs.iter().find(|dir| dir.path() == log_dir) {
+            Some(dir) => Arc::clone(dir),
+            None => {
+                let mut metadata_dir = lock(&self.metadata_dir);
+                match &*metadata_dir {
+                    Some(dir) => Arc::clone(dir),
+                    None => {
+                        let dir = Arc::new(ManagedDir::open(log_dir, &self.config, self.disk())?);
+                        *metadata_dir = Some(Arc::clone(&dir));
+                        dir
+                    }
+                }
+            }
+        };
+        dir.dir.check_online()?;
+        let topic_partition = TopicPartition::new(METADATA_TOPIC, 0);
+        // Kafka's id of the metadata topic: AAAAAAAAAAAAAAAAAAAAAQ.
+        let topic_id = Uuid::from_u128(1);
+        self.open_log(&dir, topic_partition, Some(topic_id), config, false)
+    }
+
+    fn open_log(
+        &self,
+        dir: &ManagedDir,
+        topic_partition: TopicPartition,
+        topic_id: Option<Uuid>,
+        config: LogConfig,
+        is_new: bool,
+    ) -> Result<Arc<UnifiedLog>, LogError> {
+        let path = dir.path().join(topic_partition.to_string());
+        if !self.disk().exists(&path) {
+            self.disk().create_dir_all(&path).map_err(|error| dir.dir.fail(&path, "creating", error))?;
+            dir.dir.mark_dirty();
+        }
+        LogLoader {
+            context: &self.context,
+            log_dir: &dir.dir,
+            topic_partition,
+            path,
+            config,
+            had_clean_shutdown: is_new,
+            log_start_offset: 0,
+            recovery_point: 0,
+            high_watermark: 0,
+            new_topic_id: topic_id,
+        }
+        .load()
+    }
+
+    // ---- the logs
 
     pub fn get(&self, topic_partition: &TopicPartition) -> Option<Arc<UnifiedLog>> {
-        todo!()
+        self.logs.load().get(topic_partition).cloned()
     }
 
     /// A new log goes to the directory with the fewest.
@@ -80,71 +423,305 @@ impl LogManager {
         topic_id: Option<Uuid>,
         config: LogConfig,
     ) -> Result<Arc<UnifiedLog>, LogError> {
-        todo!()
+        self.get_or_create_in(topic_partition, topic_id, config, None)
+    }
+
+    /// The same with a wish for the directory of a new log (its assignment in the metadata).
+    pub fn get_or_create_in(
+        &self,
+        topic_partition: &TopicPartition,
+        topic_id: Option<Uuid>,
+        config: LogConfig,
+        log_dir: Option<&Path>,
+    ) -> Result<Arc<UnifiedLog>, LogError> {
+        if let Some(log) = self.get(topic_partition) {
+            return Ok(log);
+        }
+        let _changes = self.lock_changes();
+        if let Some(log) = self.get(topic_partition) {
+            return Ok(log);
+        }
+        let dir = match log_dir {
+            None => self.next_dir()?,
+            Some(wanted) => {
+                let dir = self.dirs.iter().find(|dir| dir.path() == wanted).ok_or(LogError::NoLogDirectory)?;
+                dir.dir.check_online()?;
+                Arc::clone(dir)
+            }
+        };
+        let log = self.open_log(&dir, topic_partition.clone(), topic_id, config, true)?;
+        self.logs.rcu(|logs| {
+            let mut logs = Logs::clone(logs);
+            logs.insert(topic_partition.clone(), Arc::clone(&log));
+            logs
+        });
+        Ok(log)
+    }
+
+    /// The directory that is online and has the fewest logs; the first of those in the order of `log.dirs`.
+    fn next_dir(&self) -> Result<Arc<ManagedDir>, LogError> {
+        let mut online = self.dirs.iter().filter(|dir| dir.dir.is_online());
+        if self.dirs.len() == 1 {
+            return online.next().cloned().ok_or(LogError::NoLogDirectory);
+        }
+        let logs = self.logs.load();
+        let count = |dir: &ManagedDir| logs.values().filter(|log| *log.parent_dir() == *dir.path()).count();
+        online.min_by_key(|dir| count(dir)).cloned().ok_or(LogError::NoLogDirectory)
     }
 
     pub fn all_logs(&self) -> Vec<Arc<UnifiedLog>> {
-        todo!()
+        self.logs.load().values().cloned().collect()
     }
 
     /// Renames the folder to `-delete` at once; the files go after `file.delete.delay.ms`.
     pub fn async_delete(&self, topic_partition: &TopicPartition) -> Result<(), LogError> {
-        todo!()
+        self.async_delete_all(std::slice::from_ref(topic_partition))
     }
+
+    /// The same for many, with one rewrite of the checkpoints: a log that is made anew by one of these names must not
+    /// inherit a recovery point.
+    pub fn async_delete_all(&self, topic_partitions: &[TopicPartition]) -> Result<(), LogError> {
+        let mut dirs: Vec<Arc<Path>> = Vec::new();
+        {
+            let _changes = self.lock_changes();
+            let mut removed = Vec::new();
+            self.logs.rcu(|logs| {
+                let mut logs = Logs::clone(logs);
+                removed = topic_partitions.iter().filter_map(|tp| logs.remove(tp)).collect::<Vec<_>>();
+                logs
+            });
+            for log in removed {
+                let delay_ms = log.config().file_delete_delay_ms;
+                let name = Folder::deleted_name(&log.topic_partition, Uuid::from_u128(self.random_id()));
+                let path = self.rename_folder(&log, &name)?;
+                let due_ms = self.context.clock.now_ms().saturating_add(delay_ms);
+                let log_dir = Arc::clone(&log.log_dir);
+                self.context.deferred.delete_at(due_ms, Deletion::Folder { log_dir, path });
+                if !dirs.contains(&log.parent_dir()) {
+                    dirs.push(log.parent_dir());
+                }
+            }
+        }
+        for dir in self.dirs.iter().filter(|dir| dirs.iter().any(|path| **path == *dir.path())) {
+            self.checkpoint_dir(dir, RECOVERY_POINT_CHECKPOINT)?;
+            self.checkpoint_dir(dir, LOG_START_OFFSET_CHECKPOINT)?;
+        }
+        Ok(())
+    }
+
+    fn random_id(&self) -> u128 {
+        (u128::from(self.context.jitter()) << 64) | u128::from(self.context.jitter())
+    }
+
+    /// Closes a log for appends and gives its folder another name. Readers that have it go on.
+    fn rename_folder(&self, log: &UnifiedLog, name: &str) -> Result<PathBuf, LogError> {
+        log.mark_closed();
+        let from = log.dir();
+        let to = log.parent_dir().join(name);
+        self.disk().rename(&from, &to).map_err(|error| log.log_dir.fail(&from, "renaming", error))?;
+        log.dir.set_path(to.clone());
+        self.disk()
+            .sync_dir(&log.parent_dir())
+            .map_err(|error| log.log_dir.fail(&log.parent_dir(), "flushing", error))?;
+        tracing::info!("{}: the folder is {} now", log.topic_partition, to.display());
+        Ok(to)
+    }
+
+    pub fn update_topic_config(&self, topic: &str, config: LogConfig) {
+        for log in self.logs.load().values().filter(|log| &*log.topic_partition.topic == topic) {
+            log.update_config(config.clone());
+        }
+    }
+
+    // ---- checkpoints
 
     /// The high watermark that `replication-offset-checkpoint` had for it at start.
     pub fn checkpointed_high_watermark(&self, topic_partition: &TopicPartition) -> Option<i64> {
-        todo!()
+        self.dirs.iter().find_map(|dir| dir.checkpointed_high_watermarks.load().get(topic_partition).copied())
     }
 
     /// `replication-offset-checkpoint` of every dir, from the logs' own high watermarks.
     pub fn checkpoint_high_watermarks(&self) -> Result<(), LogError> {
-        todo!()
+        self.checkpoint_all(HIGH_WATERMARK_CHECKPOINT)
     }
 
     pub fn checkpoint_recovery_points(&self) -> Result<(), LogError> {
-        todo!()
+        self.checkpoint_all(RECOVERY_POINT_CHECKPOINT)
     }
 
     pub fn checkpoint_log_start_offsets(&self) -> Result<(), LogError> {
-        todo!()
+        self.checkpoint_all(LOG_START_OFFSET_CHECKPOINT)
     }
 
-    /// One pass of retention (`log.retention.check.interval.ms`) and of what is due for removal.
+    /// Every directory is tried; the first error is given.
+    fn checkpoint_all(&self, name: &str) -> Result<(), LogError> {
+        let online = self.dirs.iter().filter(|dir| dir.dir.is_online());
+        online.map(|dir| self.checkpoint_dir(dir, name)).fold(Ok(()), Result::and)
+    }
+
+    fn checkpoint_dir(&self, dir: &ManagedDir, name: &str) -> Result<(), LogError> {
+        // Before the logs are loaded the files say more than we know.
+        if !dir.loaded.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let offset_of = |log: &UnifiedLog| match name {
+            RECOVERY_POINT_CHECKPOINT => Some(log.recovery_point()),
+            HIGH_WATERMARK_CHECKPOINT => Some(log.high_watermark()),
+            // What the first segment's name does not say.
+            _ => {
+                let first = log.segment_base_offsets().first().copied().unwrap_or(0);
+                Some(log.log_start_offset()).filter(|offset| *offset > first)
+            }
+        };
+        let logs = self.logs.load();
+        let offsets: Offsets = logs
+            .values()
+            .filter(|log| *log.parent_dir() == *dir.path())
+            .filter_map(|log| offset_of(log).map(|offset| (log.topic_partition.clone(), offset)))
+            .collect();
+        dir.write_checkpoint(name, &offsets, self.disk())
+    }
+
+    // ---- work beside requests
+
+    /// One pass of retention (`log.retention.check.interval.ms`), and of producers that expired.
     pub fn run_retention(&self, now_ms: i64) {
-        todo!()
+        for log in self.logs.load_full().values() {
+            if let Err(error) = log.delete_old_segments(now_ms)
+                && log.log_dir.is_online()
+                && !log.is_closed()
+            {
+                tracing::warn!("{}: retention failed: {error}", log.topic_partition);
+            }
+            log.remove_expired_producers(now_ms);
+        }
     }
 
     /// One pass of `flush.ms` (`log.flush.scheduler.interval.ms`).
     pub fn run_flush(&self, now_ms: i64) {
-        todo!()
+        for log in self.logs.load_full().values() {
+            let last_flush_ms = log.last_flush_ms.load(Ordering::Acquire);
+            if now_ms.saturating_sub(last_flush_ms) >= log.config().flush_ms
+                && let Err(error) = log.flush()
+            {
+                tracing::warn!("{}: flush failed: {error}", log.topic_partition);
+            }
+        }
+    }
+
+    /// Makes rolled segments durable, so that a start after a crash need not read them.
+    pub fn run_roll_flushes(&self) {
+        for log in self.context.deferred.take_flushes().iter().filter_map(std::sync::Weak::upgrade) {
+            if log.is_closed() {
+                continue;
+            }
+            if let Err(error) = log.flush_rolled_segments() {
+                tracing::warn!("{}: flush failed: {error}", log.topic_partition);
+            }
+        }
     }
 
     /// Removes `-delete` folders and `.deleted` files that are due; returns when the next is due.
     pub fn run_deletion(&self, now_ms: i64) -> Option<i64> {
-        todo!()
+        self.context.deferred.run_deletions(now_ms, self.disk())
     }
 
-    pub fn update_topic_config(&self, topic: &str, config: LogConfig) {
-        todo!()
+    pub(crate) fn context(&self) -> &Arc<LogContext> {
+        &self.context
     }
 
     pub fn live_log_dirs(&self) -> Vec<PathBuf> {
-        todo!()
+        let online = self.dirs.iter().filter(|dir| dir.dir.is_online());
+        online.map(|dir| dir.path().to_path_buf()).collect()
     }
 
-    /// `directory.id` of meta.properties, for BrokerRegistration and AssignReplicasToDirs.
     pub fn is_log_dir_online(&self, log_dir: &Path) -> bool {
-        todo!()
+        self.dirs.iter().any(|dir| dir.path() == log_dir && dir.dir.is_online())
     }
 
-    /// The broker epoch of the last clean shutdown, if every directory had one (else -1): BrokerRegistration.
+    /// The broker epoch of the last clean shutdown, if every directory had the same (else -1): BrokerRegistration.
     pub fn previous_broker_epoch(&self) -> i64 {
-        todo!()
+        if self.dirs.len() < self.config.log_dirs.len() {
+            return -1;
+        }
+        let mut epochs = self.dirs.iter().map(|dir| dir.previous_broker_epoch);
+        let first = epochs.next().unwrap_or(-1);
+        if epochs.all(|epoch| epoch == first) { first } else { -1 }
     }
+
+    // ---- the end
 
     /// Flushes and closes all logs, writes checkpoints and `.kafka_cleanshutdown`, frees the locks.
     pub fn shutdown(&self, broker_epoch: i64) -> Result<(), LogError> {
-        todo!()
+        let _changes = self.lock_changes();
+        self.context.deferred.stop();
+        let result = thread::scope(|scope| {
+            let threads: Vec<_> =
+                self.dirs.iter().map(|dir| scope.spawn(|| self.shutdown_dir(dir, broker_epoch))).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or(Err(LogError::NoLogDirectory)))
+                .fold(Ok(()), Result::and)
+        });
+        for dir in self.dirs.iter().chain(lock(&self.metadata_dir).iter()) {
+            lock(&dir.lock).take();
+        }
+        result
     }
+
+    fn shutdown_dir(&self, dir: &ManagedDir, broker_epoch: i64) -> Result<(), LogError> {
+        dir.dir.check_online()?;
+        let logs = self.logs.load_full();
+        let future_logs = self.future_logs.load_full();
+        let here: VecDeque<Arc<UnifiedLog>> = logs
+            .values()
+            .chain(future_logs.values())
+            .filter(|log| *log.parent_dir() == *dir.path())
+            .cloned()
+            .collect();
+        let queue = Mutex::new(here);
+        let failed = Mutex::new(None);
+        let work = || {
+            loop {
+                let Some(log) = lock(&queue).pop_front() else {
+                    break;
+                };
+                if let Err(error) = log.close()
+                    && !matches!(error, LogError::Closed { .. })
+                {
+                    lock(&failed).get_or_insert(error);
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..self.config.recovery_threads_per_data_dir.max(1) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        if let Some(error) = lock(&failed).take() {
+            return Err(error);
+        }
+        for name in [RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT] {
+            self.checkpoint_dir(dir, name)?;
+        }
+        if !dir.loaded.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let path = dir.path().join(CLEAN_SHUTDOWN);
+        self.disk()
+            .write_atomically(&path, checkpoint::format_clean_shutdown(broker_epoch).as_bytes())
+            .map_err(|error| dir.dir.fail(&path, "writing", error))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct CheckpointedOffsets {
+    recovery_point: i64,
+    log_start_offset: i64,
+    high_watermark: i64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -21,14 +21,30 @@ pub mod validator;
 use std::fmt;
 use std::sync::Arc;
 
+mod batch_scanner;
+pub mod checkpoint;
 mod error;
-mod log_config;
+mod index_file;
+pub mod leader_epoch_cache;
+mod log_append;
+mod log_dir;
+mod log_folder;
+mod log_maintenance;
 mod log_manager;
+mod log_read;
+mod log_segment;
+mod offset_index;
+mod open_file_cache;
+mod producer_files;
+pub mod producer_state;
+mod recovery;
+mod time_index;
+mod transaction_index;
 mod types;
 mod unified_log;
 
 pub use error::LogError;
-pub use log_config::LogConfig;
+pub use crate::config::LogConfig;
 pub use log_manager::{LogDirFailureListener, LogManager, LogManagerConfig};
 pub use types::{
     AbortedTransaction, AppendOrigin, FetchDataInfo, FetchIsolation, LogAppendInfo, LogOffsetMetadata,

@@ -1,230 +1,481 @@
-//! One partition's log.
-#![allow(clippy::todo, unused_variables)]
+//! One partition's log: its offsets, its segments, what producers and leader epochs it has seen (Kafka's UnifiedLog).
+//!
+//! ```text
+//!  first segment's   log_start      last_stable        high_watermark         log_end
+//!  base offset       _offset        _offset                                   _offset
+//!       |               |               |                    |                   |
+//!       v       <=      v       <=      v         <=         v         <=        v
+//!       [ deleted later ][ consumers (read_committed) ][ read_uncommitted ][ replicas ]
+//!
+//!  recovery_point <= log_end: all below is on the device; a start after a crash reads again what is above.
+//! ```
+//!
+//! | offset | moved by |
+//! | --- | --- |
+//! | log_start_offset | DeleteRecords, retention, the leader's answer to a follower (up); truncation to below it (down) |
+//! | last_stable_offset | an open or unreplicated transaction holds it at its first offset, else it is the high watermark |
+//! | high_watermark | the replica layer, when replicas have the records (up); truncation (down) |
+//! | log_end_offset | appends (up); truncation (down) |
+//! | recovery_point | `flush` (up); truncation (down) |
+//!
+//! Concurrency: one lock for all that changes the log (`writer`). What readers need is published: segments, log end, high
+//! watermark, first unstable offset, log start. Readers take none of the writer's locks, and may see a log that is one
+//! append old. Files of segments that were removed stay readable for `file.delete.delay.ms`.
+//!
+//! Never: knows who the leader is, waits for replicas, speaks of error codes.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-use bytes::Bytes;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use uuid::Uuid;
 
-use super::{
-    AppendOrigin, FetchDataInfo, FetchIsolation, LogAppendInfo, LogConfig, LogError, LogOffsetMetadata,
-    ProducerStateSummary, TimestampAndOffset, TopicPartition,
-};
+use super::checkpoint::{self, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
+use super::leader_epoch_cache::LeaderEpochCache;
+use super::log_dir::{LogContext, LogDir};
+use super::log_segment::{LogSegment, SegmentConfig, SegmentFiles};
+use super::open_file_cache::PartitionDir;
+use super::producer_state::ProducerState;
+use super::validator::ValidatorConfig;
+use super::{LogConfig, LogError, LogOffsetMetadata, ProducerStateSummary, TopicPartition};
+use crate::record::{Compression, NO_PARTITION_LEADER_EPOCH, TimestampType};
 
-/// One partition's log. Shared as `Arc<UnifiedLog>`: appends and other changes take the writer's lock, reads never do.
+/// The segments in order of their base offsets; never empty. The last one is active.
+pub(crate) type Segments = Vec<Arc<LogSegment>>;
+
+/// What the writer alone may change.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub producer_state: ProducerState,
+    /// Closed or deleted: nothing may be appended.
+    pub closed: bool,
+    /// Counts truncations, so that a flush that ran meanwhile does not move the recovery point over what is gone.
+    pub truncations: u64,
+    /// Small files that were replaced without a sync; `flush` makes up for it before the recovery point moves.
+    pub unsynced_epochs: bool,
+    pub unsynced_metadata: bool,
+}
+
+/// Settings in force, with what is derived from them once.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub config: Arc<LogConfig>,
+    pub validator: ValidatorConfig,
+}
+
+impl Settings {
+    pub fn new(topic_partition: &TopicPartition, config: LogConfig) -> Self {
+        let compression = match config.compression_type.as_str() {
+            "producer" => None,
+            "uncompressed" => Some(Compression::None),
+            name => Compression::from_name(name),
+        };
+        let compression_level = match compression {
+            Some(Compression::Gzip) => Some(config.compression_gzip_level),
+            Some(Compression::Lz4) => Some(config.compression_lz4_level),
+            Some(Compression::Zstd) => Some(config.compression_zstd_level),
+            Some(Compression::None | Compression::Snappy) | None => None,
+        };
+        let validator = ValidatorConfig {
+            topic_partition: topic_partition.clone(),
+            compression,
+            compression_level,
+            compacted: config.is_compacted(),
+            timestamp_type: if config.message_timestamp_type == "LogAppendTime" {
+                TimestampType::LogAppendTime
+            } else {
+                TimestampType::CreateTime
+            },
+            timestamp_before_max_ms: config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms: config.message_timestamp_after_max_ms,
+            max_message_bytes: config.max_message_bytes,
+            max_decompressed_message_bytes: config.max_decompressed_message_bytes,
+            partition_leader_epoch: NO_PARTITION_LEADER_EPOCH,
+        };
+        Self { config: Arc::new(config), validator }
+    }
+}
+
+/// One partition's log. Shared as `Arc<UnifiedLog>`.
 #[derive(Debug)]
 pub struct UnifiedLog {
-    topic_partition: TopicPartition,
+    pub(crate) topic_partition: TopicPartition,
+    pub(crate) context: Arc<LogContext>,
+    pub(crate) log_dir: Arc<LogDir>,
+    pub(crate) dir: Arc<PartitionDir>,
+    pub(crate) settings: ArcSwap<Settings>,
+    pub(crate) topic_id: ArcSwapOption<Uuid>,
+    pub(crate) segments: ArcSwap<Segments>,
+    pub(crate) log_end: ArcSwap<LogOffsetMetadata>,
+    pub(crate) high_watermark: ArcSwap<LogOffsetMetadata>,
+    pub(crate) first_unstable: ArcSwapOption<LogOffsetMetadata>,
+    pub(crate) log_start_offset: AtomicI64,
+    pub(crate) recovery_point: AtomicI64,
+    pub(crate) last_flush_ms: AtomicI64,
+    pub(crate) epochs: RwLock<LeaderEpochCache>,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) weak: Weak<UnifiedLog>,
+}
+
+/// What a start found: everything to build the log from.
+pub(crate) struct LoadedLog {
+    pub topic_partition: TopicPartition,
+    pub context: Arc<LogContext>,
+    pub log_dir: Arc<LogDir>,
+    pub dir: Arc<PartitionDir>,
+    pub config: LogConfig,
+    pub topic_id: Option<Uuid>,
+    pub segments: Segments,
+    pub epochs: LeaderEpochCache,
+    pub producer_state: ProducerState,
+    pub log_start_offset: i64,
+    pub log_end: LogOffsetMetadata,
+    pub recovery_point: i64,
+    pub high_watermark: i64,
+    pub unsynced_metadata: bool,
 }
 
 impl UnifiedLog {
+    pub(crate) fn from_loaded(loaded: LoadedLog) -> Result<Arc<Self>, LogError> {
+        let now_ms = loaded.context.clock.now_ms();
+        let log = Arc::new_cyclic(|weak| UnifiedLog {
+            settings: ArcSwap::from_pointee(Settings::new(&loaded.topic_partition, loaded.config)),
+            topic_partition: loaded.topic_partition,
+            context: loaded.context,
+            log_dir: loaded.log_dir,
+            dir: loaded.dir,
+            topic_id: ArcSwapOption::from(loaded.topic_id.map(Arc::new)),
+            segments: ArcSwap::from_pointee(loaded.segments),
+            log_end: ArcSwap::from_pointee(loaded.log_end),
+            high_watermark: ArcSwap::from_pointee(LogOffsetMetadata::offset_only(loaded.log_start_offset)),
+            first_unstable: ArcSwapOption::empty(),
+            log_start_offset: AtomicI64::new(loaded.log_start_offset),
+            recovery_point: AtomicI64::new(loaded.recovery_point),
+            last_flush_ms: AtomicI64::new(now_ms),
+            epochs: RwLock::new(loaded.epochs),
+            writer: Mutex::new(Writer {
+                producer_state: loaded.producer_state,
+                closed: false,
+                truncations: 0,
+                unsynced_epochs: false,
+                unsynced_metadata: loaded.unsynced_metadata,
+            }),
+            weak: Weak::clone(weak),
+        });
+        log.update_high_watermark(loaded.high_watermark);
+        Ok(log)
+    }
+
     pub fn topic_partition(&self) -> &TopicPartition {
         &self.topic_partition
     }
 
     /// From `partition.metadata`.
     pub fn topic_id(&self) -> Option<Uuid> {
-        todo!()
+        self.topic_id.load().as_deref().copied()
     }
 
     /// Writes `partition.metadata`; an error if there is another id in it.
     pub fn assign_topic_id(&self, topic_id: Uuid) -> Result<(), LogError> {
-        todo!()
+        let mut writer = self.lock()?;
+        match self.topic_id() {
+            Some(current) if current == topic_id => return Ok(()),
+            Some(current) => {
+                return Err(LogError::InconsistentTopicId {
+                    topic_partition: self.topic_partition.clone(),
+                    topic_id,
+                    current,
+                });
+            }
+            None => {}
+        }
+        let path = self.dir.path().join(PARTITION_METADATA);
+        let text = checkpoint::format_partition_metadata(topic_id);
+        self.context
+            .disk
+            .replace(&path, text.as_bytes())
+            .map_err(|error| self.log_dir.fail(&path, "writing", error))?;
+        self.dir.mark_dirty();
+        writer.unsynced_metadata = true;
+        self.topic_id.store(Some(Arc::new(topic_id)));
+        Ok(())
     }
 
     /// The log directory that holds this partition's folder.
     pub fn parent_dir(&self) -> Arc<Path> {
-        todo!()
+        Arc::clone(self.log_dir.path())
     }
 
     /// The partition's folder (it moves when the log is deleted).
     pub fn dir(&self) -> PathBuf {
-        todo!()
+        self.dir.path().to_path_buf()
     }
 
     pub fn config(&self) -> Arc<LogConfig> {
-        todo!()
+        Arc::clone(&self.settings.load().config)
     }
 
     pub fn update_config(&self, config: LogConfig) {
-        todo!()
+        self.settings.store(Arc::new(Settings::new(&self.topic_partition, config)));
     }
 
-    /// Validates, assigns offsets and the leader epoch, checks producer state, appends.
-    pub fn append_as_leader(
-        &self,
-        records: &Bytes,
-        leader_epoch: i32,
-        origin: AppendOrigin,
-        now_ms: i64,
-    ) -> Result<LogAppendInfo, LogError> {
-        todo!()
+    // ---- locks
+
+    /// The writer's lock, if the log may be changed.
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Writer>, LogError> {
+        self.log_dir.check_online()?;
+        let writer = self.lock_any();
+        if writer.closed {
+            return Err(LogError::Closed { topic_partition: self.topic_partition.clone() });
+        }
+        Ok(writer)
     }
 
-    /// Appends what the leader sent, bytes unchanged. Batches of a higher epoch than `leader_epoch` end it (KIP-951
-    /// safety: a fetch answered by a newer leader).
-    pub fn append_as_follower(&self, records: &Bytes, leader_epoch: i32) -> Result<LogAppendInfo, LogError> {
-        todo!()
+    pub(crate) fn lock_any(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends ready-made batches whose offsets and epochs are set and continue the log: the metadata log.
-    pub fn append_prepared(&self, records: &Bytes) -> Result<LogAppendInfo, LogError> {
-        todo!()
-    }
-
-    /// Ranges of one segment's file from the batch that holds `start_offset` on. With `min_one_message` the first batch
-    /// is whole even when it is above `max_bytes`.
-    pub fn read(
-        &self,
-        start_offset: i64,
-        max_bytes: usize,
-        isolation: FetchIsolation,
-        min_one_message: bool,
-    ) -> Result<FetchDataInfo, LogError> {
-        todo!()
-    }
-
-    /// The same, copied.
-    pub fn read_bytes(
-        &self,
-        start_offset: i64,
-        max_bytes: usize,
-        isolation: FetchIsolation,
-        min_one_message: bool,
-    ) -> Result<Bytes, LogError> {
-        todo!()
-    }
+    // ---- offsets
 
     pub fn log_start_offset(&self) -> i64 {
-        todo!()
+        self.log_start_offset.load(Ordering::Acquire)
     }
 
     pub fn log_end_offset(&self) -> i64 {
-        todo!()
+        self.log_end.load().message_offset
     }
 
     pub fn log_end_offset_metadata(&self) -> LogOffsetMetadata {
-        todo!()
+        **self.log_end.load()
     }
 
     pub fn high_watermark(&self) -> i64 {
-        todo!()
+        self.high_watermark.load().message_offset
     }
 
     /// With its place on disk where that is known.
     pub fn high_watermark_metadata(&self) -> LogOffsetMetadata {
-        todo!()
+        **self.high_watermark.load()
     }
 
     /// The first unstable offset if it is below the high watermark, else the high watermark.
     pub fn last_stable_offset(&self) -> i64 {
-        todo!()
+        let high_watermark = self.high_watermark();
+        match &*self.first_unstable.load() {
+            Some(first) if first.message_offset < high_watermark => first.message_offset,
+            _ => high_watermark,
+        }
     }
 
     pub fn last_stable_offset_lag(&self) -> i64 {
         self.high_watermark() - self.last_stable_offset()
     }
 
-    /// Sets it within [log start, log end]; may go back (a follower after truncation). Returns the new one.
-    pub fn update_high_watermark(&self, high_watermark: i64) -> i64 {
-        todo!()
+    pub fn recovery_point(&self) -> i64 {
+        self.recovery_point.load(Ordering::Acquire)
     }
 
-    /// Raises it only; returns the old one when it moved.
+    /// Sets it within [log start, log end]; may go back (a follower after truncation). Returns the new one.
+    pub fn update_high_watermark(&self, high_watermark: i64) -> i64 {
+        let mut writer = self.lock_any();
+        self.set_high_watermark(&mut writer, LogOffsetMetadata::offset_only(high_watermark))
+    }
+
+    pub(crate) fn set_high_watermark(&self, writer: &mut Writer, wanted: LogOffsetMetadata) -> i64 {
+        let log_end = **self.log_end.load();
+        let log_start_offset = self.log_start_offset();
+        let new = if wanted.message_offset < log_start_offset {
+            LogOffsetMetadata::offset_only(log_start_offset)
+        } else if wanted.message_offset >= log_end.message_offset {
+            log_end
+        } else {
+            wanted
+        };
+        self.high_watermark.store(Arc::new(new));
+        writer.producer_state.on_high_watermark_updated(new.message_offset);
+        self.publish_first_unstable(writer);
+        new.message_offset
+    }
+
+    /// Raises it only; returns the old one when it moved. An offset above the log end counts as the log end.
     pub fn maybe_increment_high_watermark(&self, high_watermark: LogOffsetMetadata) -> Option<i64> {
-        todo!()
+        let mut writer = self.lock_any();
+        let old = **self.high_watermark.load();
+        let is_newer = old.message_offset < high_watermark.message_offset
+            || (old.message_offset == high_watermark.message_offset
+                && !high_watermark.is_offset_only()
+                && old.on_older_segment(&high_watermark));
+        if !is_newer {
+            return None;
+        }
+        self.set_high_watermark(&mut writer, high_watermark);
+        Some(old.message_offset)
+    }
+
+    /// The offset that holds back the last stable offset, for readers.
+    pub(crate) fn publish_first_unstable(&self, writer: &Writer) {
+        let log_start_offset = self.log_start_offset();
+        let first = writer.producer_state.first_unstable_offset().map(|first| {
+            if first.message_offset < log_start_offset {
+                LogOffsetMetadata::offset_only(log_start_offset)
+            } else {
+                first
+            }
+        });
+        if first != self.first_unstable.load().as_deref().copied() {
+            self.first_unstable.store(first.map(Arc::new));
+        }
+    }
+
+    // ---- leader epochs
+
+    pub(crate) fn with_epochs<T>(&self, read: impl FnOnce(&LeaderEpochCache) -> T) -> T {
+        read(&self.epochs.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub fn latest_epoch(&self) -> Option<i32> {
-        todo!()
+        self.with_epochs(LeaderEpochCache::latest_epoch)
     }
 
     /// (epoch, end offset) of the largest epoch at or below the asked one, as OffsetForLeaderEpoch answers it.
     pub fn end_offset_for_epoch(&self, leader_epoch: i32) -> Option<(i32, i64)> {
-        todo!()
+        let log_end_offset = self.log_end_offset();
+        self.with_epochs(|epochs| epochs.end_offset_for(leader_epoch, log_end_offset))
     }
 
     /// (epoch, start offset) in order.
     pub fn leader_epochs(&self) -> Vec<(i32, i64)> {
-        todo!()
+        self.with_epochs(|epochs| {
+            epochs.entries().iter().map(|entry| (entry.epoch, entry.start_offset)).collect()
+        })
     }
 
     /// The epoch of the batch at `offset`.
     pub fn epoch_for_offset(&self, offset: i64) -> Option<i32> {
-        todo!()
+        self.with_epochs(|epochs| epochs.epoch_for_offset(offset))
     }
 
-    pub fn maybe_assign_epoch_start_offset(
+    pub fn maybe_assign_epoch_start_offset(&self, leader_epoch: i32, start_offset: i64) -> Result<(), LogError> {
+        let mut writer = self.lock()?;
+        self.change_epochs(&mut writer, |epochs| epochs.assign(leader_epoch, start_offset))
+    }
+
+    /// Changes the cache and writes its file if `change` says so. While the log holds no record that is counted as durable,
+    /// the file is not synced: a crash that loses it loses nothing that a start would not find in the batches.
+    pub(crate) fn change_epochs(
         &self,
-        leader_epoch: i32,
-        start_offset: i64,
+        writer: &mut Writer,
+        change: impl FnOnce(&mut LeaderEpochCache) -> bool,
     ) -> Result<(), LogError> {
-        todo!()
+        let entries = {
+            let mut epochs = self.epochs.write().unwrap_or_else(PoisonError::into_inner);
+            if !change(&mut epochs) {
+                return Ok(());
+            }
+            epochs.entries().to_vec()
+        };
+        let path = self.dir.path().join(LEADER_EPOCH_CHECKPOINT);
+        let text = checkpoint::format_epochs(&entries);
+        let nothing_durable = self.recovery_point() <= self.log_start_offset();
+        let result = if nothing_durable {
+            self.dir.mark_dirty();
+            writer.unsynced_epochs = true;
+            self.context.disk.replace(&path, text.as_bytes())
+        } else {
+            writer.unsynced_epochs = false;
+            self.context.disk.write_atomically(&path, text.as_bytes())
+        };
+        result.map_err(|error| self.log_dir.fail(&path, "writing", error))
     }
 
-    /// Removes all at and above `target_offset`; true when something was removed.
-    pub fn truncate_to(&self, target_offset: i64) -> Result<bool, LogError> {
-        todo!()
+    // ---- segments
+
+    pub(crate) fn active_segment(&self) -> Arc<LogSegment> {
+        let segments = self.segments.load();
+        Arc::clone(&segments[segments.len() - 1])
     }
 
-    /// Removes all and goes on at `new_offset`.
-    pub fn truncate_fully_and_start_at(
-        &self,
-        new_offset: i64,
-        log_start_offset: Option<i64>,
-    ) -> Result<(), LogError> {
-        todo!()
+    pub(crate) fn segment_files(&self) -> SegmentFiles<'_> {
+        SegmentFiles { cache: &self.context.cache, dir: &self.dir }
     }
 
-    /// DeleteRecords, a follower's leader, a snapshot: never above the high watermark (OffsetOutOfRange).
-    pub fn maybe_increment_log_start_offset(&self, new_log_start_offset: i64) -> Result<bool, LogError> {
-        todo!()
-    }
-
-    /// The first record whose time stamp is at or after `timestamp`.
-    pub fn offset_for_timestamp(&self, timestamp: i64) -> Result<Option<TimestampAndOffset>, LogError> {
-        todo!()
-    }
-
-    /// The record with the largest time stamp (ListOffsets -3).
-    pub fn offset_of_max_timestamp(&self) -> Result<Option<TimestampAndOffset>, LogError> {
-        todo!()
-    }
-
-    /// Makes all that was appended durable and moves the recovery point.
-    pub fn flush(&self) -> Result<(), LogError> {
-        todo!()
-    }
-
-    pub fn recovery_point(&self) -> i64 {
-        todo!()
-    }
-
-    /// Starts a new segment at the log end (if the active one holds anything).
-    pub fn roll(&self) -> Result<(), LogError> {
-        todo!()
-    }
-
-    /// Retention by time, size and log start offset; returns the number of segments removed.
-    pub fn delete_old_segments(&self, now_ms: i64) -> Result<usize, LogError> {
-        todo!()
+    pub(crate) fn segment_config(&self) -> SegmentConfig {
+        segment_config(&self.config(), &self.context)
     }
 
     pub fn size_in_bytes(&self) -> u64 {
-        todo!()
+        self.segments.load().iter().map(|segment| segment.size()).sum()
     }
 
     pub fn number_of_segments(&self) -> usize {
-        todo!()
+        self.segments.load().len()
     }
+
+    /// Base offsets of the segments, in order.
+    pub fn segment_base_offsets(&self) -> Vec<i64> {
+        self.segments.load().iter().map(|segment| segment.base_offset()).collect()
+    }
+
+    // ---- producers
 
     /// For DescribeProducers.
     pub fn active_producers(&self) -> Vec<ProducerStateSummary> {
-        todo!()
+        self.lock_any().producer_state.summaries()
     }
 
     pub fn remove_expired_producers(&self, now_ms: i64) {
-        todo!()
+        self.lock_any().producer_state.remove_expired_producers(now_ms);
+    }
+
+    /// An open transaction that should have been aborted long ago.
+    pub fn has_late_transaction(&self, now_ms: i64) -> bool {
+        self.lock_any().producer_state.has_late_transaction(now_ms)
+    }
+
+    /// The order of the offsets in this file's header, and of the segments.
+    pub fn check_invariants(&self) {
+        let writer = self.lock_any();
+        let segments = self.segments.load();
+        let (start, end) = (self.log_start_offset(), self.log_end_offset());
+        let (stable, high) = (self.last_stable_offset(), self.high_watermark());
+        let partition = &self.topic_partition;
+        assert!(!segments.is_empty(), "{partition}: no segment");
+        assert!(segments[0].base_offset() <= start, "{partition}: first segment above log start {start}");
+        assert!(start <= high, "{partition}: log start {start} above high watermark {high}");
+        assert!(stable <= high, "{partition}: last stable {stable} above high watermark {high}");
+        assert!(high <= end, "{partition}: high watermark {high} above log end {end}");
+        assert!(self.recovery_point() <= end, "{partition}: recovery point above log end {end}");
+        assert!(
+            segments.windows(2).all(|pair| pair[0].base_offset() < pair[1].base_offset()),
+            "{partition}: segments out of order"
+        );
+        let active = &segments[segments.len() - 1];
+        assert!(active.base_offset() <= end, "{partition}: active segment above log end {end}");
+        let expected = LogOffsetMetadata {
+            message_offset: end,
+            segment_base_offset: active.base_offset(),
+            relative_position_in_segment: active.size() as i64,
+        };
+        assert_eq!(**self.log_end.load(), expected, "{partition}: log end is not the active segment's");
+        assert_eq!(writer.producer_state.map_end_offset(), end, "{partition}: producer state is not at the end");
+        self.with_epochs(|epochs| {
+            let entries = epochs.entries();
+            assert!(
+                entries.windows(2).all(|pair| {
+                    pair[0].epoch < pair[1].epoch && pair[0].start_offset < pair[1].start_offset
+                }),
+                "{partition}: leader epochs out of order"
+            );
+        });
+    }
+}
+
+pub(crate) fn segment_config(config: &LogConfig, context: &LogContext) -> SegmentConfig {
+    SegmentConfig {
+        index_interval_bytes: config.index_interval_bytes.max(0) as usize,
+        max_index_size: config.segment_index_bytes.max(0) as usize,
+        roll_jitter_ms: config.random_segment_jitter(context.jitter()),
+        now_ms: context.clock.now_ms(),
     }
 }

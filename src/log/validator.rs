@@ -10,6 +10,7 @@ use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 
+pub use crate::log::AppendOrigin;
 use crate::log::TopicPartition;
 use crate::record::inflate::Inflater;
 use crate::record::record::{
@@ -27,17 +28,6 @@ use crate::record::{
 /// Details of refused records that an error carries at most: a compressed batch may hold far more records than an
 /// answer can name.
 const RECORD_ERRORS_MAX: usize = 100_000;
-
-/// Where an append comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AppendOrigin {
-    /// A follower's replication of its leader's bytes.
-    Replication,
-    /// Group and share coordinators, and transaction markers.
-    Coordinator,
-    Client,
-    RaftLeader,
-}
 
 /// What the topic's configuration demands of an append.
 #[derive(Debug, Clone, PartialEq, Eq)]

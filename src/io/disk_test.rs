@@ -1,0 +1,48 @@
+use super::*;
+
+#[test]
+fn write_all_vectored_at_more_parts_than_one_call_takes_writes_all_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SystemDisk::new();
+    let file = disk.open(&dir.path().join("f"), OpenMode::Create).unwrap();
+    let parts: Vec<Vec<u8>> = (0..2500u32).map(|i| i.to_be_bytes().to_vec()).collect();
+    let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    file.write_all_vectored_at(&slices, 3).unwrap();
+    let content = disk.read(&dir.path().join("f")).unwrap();
+    assert_eq!(content[..3], [0, 0, 0]);
+    assert_eq!(content[3..], parts.concat());
+}
+
+#[test]
+fn read_at_past_the_end_gives_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SystemDisk::new();
+    let file = disk.open(&dir.path().join("f"), OpenMode::Create).unwrap();
+    file.write_all_at(b"abcdef", 0).unwrap();
+    let mut buffer = [0u8; 10];
+    assert_eq!(file.read_at(&mut buffer, 4).unwrap(), 2);
+    assert_eq!(&buffer[..2], b"ef");
+}
+
+#[test]
+fn write_atomically_over_an_old_file_leaves_the_new_one_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SystemDisk::new();
+    let path = dir.path().join("checkpoint");
+    disk.write_atomically(&path, b"old").unwrap();
+    disk.write_atomically(&path, b"new").unwrap();
+    assert_eq!(disk.read(&path).unwrap(), b"new");
+    assert_eq!(disk.list(dir.path()).unwrap(), vec![(PathBuf::from("checkpoint"), false)]);
+}
+
+#[test]
+fn try_lock_twice_in_one_process_is_refused_until_the_first_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SystemDisk::new();
+    let path = dir.path().join(".lock");
+    let first = disk.try_lock(&path).unwrap();
+    assert!(first.is_some());
+    assert!(disk.try_lock(&path).unwrap().is_none());
+    drop(first);
+    assert!(disk.try_lock(&path).unwrap().is_some());
+}

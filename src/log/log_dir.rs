@@ -1,0 +1,246 @@
+//! What all logs of a directory and of a node share: whether the directory is online, the doors, and the work that is
+//! put off (removal of files, flush of rolled segments).
+//!
+//! Invariants: a directory that failed stays offline until the process starts anew, and its listener is called once;
+//! put-off work is never lost but by the end of the process, after which a start removes what is left.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+
+use super::batch_scanner::ScanError;
+use super::log_segment::LogSegment;
+use super::open_file_cache::{OpenFileCache, remove_if_exists};
+use super::{LogDirFailureListener, LogError, UnifiedLog};
+use crate::io::clock::Clock;
+use crate::io::disk::Disk;
+
+/// One entry of `log.dirs`.
+pub(crate) struct LogDir {
+    path: Arc<Path>,
+    failure: ArcSwapOption<LogError>,
+    /// Folders were made or renamed since the directory was last synced.
+    dirty: AtomicBool,
+    on_failure: LogDirFailureListener,
+}
+
+impl fmt::Debug for LogDir {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LogDir").field("path", &self.path).field("failure", &self.failure).finish()
+    }
+}
+
+impl LogDir {
+    pub fn new(path: &Path, on_failure: LogDirFailureListener) -> Arc<Self> {
+        Arc::new(Self { path: Arc::from(path), failure: ArcSwapOption::empty(), dirty: AtomicBool::new(false), on_failure })
+    }
+
+    pub fn path(&self) -> &Arc<Path> {
+        &self.path
+    }
+
+    pub fn is_online(&self) -> bool {
+        self.failure.load().is_none()
+    }
+
+    pub fn check_online(&self) -> Result<(), LogError> {
+        if self.is_online() { Ok(()) } else { Err(LogError::DirectoryOffline { dir: self.path.to_path_buf() }) }
+    }
+
+    pub fn mark_dirty(&self) {
+        self.dirty.store(true, Ordering::Release);
+    }
+
+    pub fn sync_if_dirty(&self, disk: &dyn Disk) -> Result<(), LogError> {
+        if self.dirty.swap(false, Ordering::AcqRel) {
+            disk.sync_dir(&self.path).map_err(|error| self.fail(&self.path, "flushing", error))?;
+        }
+        Ok(())
+    }
+
+    /// An I/O error: the directory goes offline, and whoever waits for that is told.
+    pub fn fail(&self, path: &Path, operation: &'static str, source: io::Error) -> LogError {
+        let error = LogError::storage(&self.path, path, operation, source);
+        let previous = self.failure.compare_and_swap(&None::<Arc<LogError>>, Some(Arc::new(error.clone())));
+        if previous.is_none() {
+            tracing::error!("{error}; the log dir is offline from now on");
+            (self.on_failure)(&self.path, &error);
+        }
+        error
+    }
+
+    /// A walk over a file failed: by I/O (the directory is offline) or by what is in the file (it is not).
+    pub fn scan_error(&self, path: &Path, operation: &'static str, error: ScanError) -> LogError {
+        match error {
+            ScanError::Io(source) => self.fail(path, operation, source),
+            ScanError::Record(error) => LogError::CorruptRecord {
+                reason: format!("{error} in {}", path.display()),
+            },
+        }
+    }
+}
+
+/// Settings of the node that every log needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProducerStateConfig {
+    pub max_transaction_timeout_ms: i32,
+    pub producer_id_expiration_ms: i32,
+}
+
+/// What a node's logs share.
+pub(crate) struct LogContext {
+    pub disk: Arc<dyn Disk>,
+    pub clock: Arc<dyn Clock>,
+    pub cache: Arc<OpenFileCache>,
+    pub producer_state: ProducerStateConfig,
+    pub deferred: DeferredWork,
+    jitter_state: AtomicU64,
+}
+
+impl fmt::Debug for LogContext {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LogContext").finish_non_exhaustive()
+    }
+}
+
+impl LogContext {
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        max_open_files: usize,
+        producer_state: ProducerStateConfig,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            cache: OpenFileCache::new(Arc::clone(&disk), max_open_files),
+            jitter_state: AtomicU64::new(clock.now_ms() as u64),
+            disk,
+            clock,
+            producer_state,
+            deferred: DeferredWork::default(),
+        })
+    }
+
+    /// Any number: spreads the rolls of segments that were made together (`segment.jitter.ms`).
+    pub fn jitter(&self) -> u64 {
+        let state = self.jitter_state.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        fastrand::Rng::with_seed(state).u64(..)
+    }
+}
+
+/// Files that wait for `file.delete.delay.ms`, so that readers which have them at hand can finish.
+#[derive(Debug)]
+pub(crate) enum Deletion {
+    Segments { log_dir: Arc<LogDir>, segments: Vec<Arc<LogSegment>>, snapshots: Vec<PathBuf> },
+    /// A whole folder that was renamed to `-delete`.
+    Folder { log_dir: Arc<LogDir>, path: PathBuf },
+}
+
+#[derive(Debug, Default)]
+struct DeferredState {
+    /// (due, what), not in order: delays differ by topic.
+    deletions: VecDeque<(i64, Deletion)>,
+    flushes: Vec<Weak<UnifiedLog>>,
+    stopping: bool,
+}
+
+/// Work for the background thread.
+#[derive(Debug, Default)]
+pub(crate) struct DeferredWork {
+    state: Mutex<DeferredState>,
+    changed: Condvar,
+}
+
+impl DeferredWork {
+    fn state(&self) -> MutexGuard<'_, DeferredState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn delete_at(&self, due_ms: i64, deletion: Deletion) {
+        self.state().deletions.push_back((due_ms, deletion));
+        self.changed.notify_all();
+    }
+
+    /// A segment was rolled: what is before the new one should become durable soon.
+    pub fn flush_soon(&self, log: &Weak<UnifiedLog>) {
+        self.state().flushes.push(Weak::clone(log));
+        self.changed.notify_all();
+    }
+
+    pub fn take_flushes(&self) -> Vec<Weak<UnifiedLog>> {
+        std::mem::take(&mut self.state().flushes)
+    }
+
+    /// Removes what is due; returns when the next is.
+    pub fn run_deletions(&self, now_ms: i64, disk: &dyn Disk) -> Option<i64> {
+        let due: Vec<Deletion> = {
+            let mut state = self.state();
+            let (due, waiting) =
+                std::mem::take(&mut state.deletions).into_iter().partition(|(due_ms, _)| *due_ms <= now_ms);
+            state.deletions = waiting;
+            let due: VecDeque<(i64, Deletion)> = due;
+            due.into_iter().map(|(_, deletion)| deletion).collect()
+        };
+        for deletion in due {
+            delete(deletion, disk);
+        }
+        self.state().deletions.iter().map(|(due_ms, _)| *due_ms).min()
+    }
+
+    /// Sleeps until there is work, `timeout` is over or `stop` was called (then false).
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let state = self.state();
+        if state.stopping {
+            return false;
+        }
+        if !state.flushes.is_empty() {
+            return true;
+        }
+        let (state, _) = self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner);
+        !state.stopping
+    }
+
+    pub fn stop(&self) {
+        self.state().stopping = true;
+        self.changed.notify_all();
+    }
+}
+
+fn delete(deletion: Deletion, disk: &dyn Disk) {
+    match deletion {
+        Deletion::Segments { log_dir, segments, snapshots } => {
+            if !log_dir.is_online() {
+                return;
+            }
+            for segment in segments {
+                if let Err(error) = segment.remove_files() {
+                    log_dir.fail(&segment.log_handle().path(), "deleting", error);
+                    return;
+                }
+                tracing::debug!("deleted segment {}", segment.log_handle().path().display());
+            }
+            for path in snapshots {
+                if let Err(error) = remove_if_exists(disk, &path) {
+                    log_dir.fail(&path, "deleting", error);
+                    return;
+                }
+            }
+        }
+        Deletion::Folder { log_dir, path } => {
+            if !log_dir.is_online() {
+                return;
+            }
+            match disk.remove_dir_all(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    log_dir.fail(&path, "deleting", error);
+                }
+                _ => tracing::info!("deleted {}", path.display()),
+            }
+        }
+    }
+}

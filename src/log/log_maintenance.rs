@@ -1,0 +1,429 @@
+//! What happens to a log beside appends and reads: rolling, flushing, retention, truncation, closing.
+//!
+//! Invariants: a segment leaves the published list before its files are renamed, and its files stay for
+//! `file.delete.delay.ms`; there is always an active segment; the recovery point is moved only over what was synced, and
+//! never over what was truncated meanwhile; the log start offset never passes the high watermark.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::checkpoint::{self, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
+use super::log_dir::Deletion;
+use super::log_read::floor_segment;
+use super::log_segment::LogSegment;
+use super::open_file_cache::{DELETED_SUFFIX, FileKind, file_name};
+use super::producer_files::ProducerFiles;
+use super::unified_log::{Segments, Writer};
+use super::{LogError, LogOffsetMetadata, UnifiedLog};
+use crate::io::disk::OpenMode;
+
+impl UnifiedLog {
+    // ---- rolling
+
+    /// Starts a new segment at the log end (if the active one holds anything).
+    pub fn roll(&self) -> Result<(), LogError> {
+        let mut writer = self.lock()?;
+        self.roll_segment(&mut writer, None).map(|_| ())
+    }
+
+    /// A new active segment that starts at the log end, or at `expected_next_offset` if that is higher.
+    pub(crate) fn roll_segment(
+        &self,
+        writer: &mut Writer,
+        expected_next_offset: Option<i64>,
+    ) -> Result<Arc<LogSegment>, LogError> {
+        let log_end_offset = self.log_end_offset();
+        let base_offset = expected_next_offset.unwrap_or(0).max(log_end_offset);
+        let active = self.active_segment();
+        if active.base_offset() == base_offset && active.size() == 0 {
+            return Ok(active);
+        }
+        active
+            .on_become_inactive()
+            .map_err(|error| self.log_dir.fail(&active.log_handle().path(), "closing", error))?;
+        let segment = self.create_segment(base_offset)?;
+        let mut segments = Segments::clone(&self.segments.load());
+        segments.push(Arc::clone(&segment));
+        self.segments.store(Arc::new(segments));
+        self.publish_log_end(log_end_offset, &segment);
+        tracing::debug!("{}: rolled a new segment at offset {base_offset}", self.topic_partition);
+
+        // A snapshot at a segment's base lets a recovery begin there.
+        writer.producer_state.update_map_end_offset(base_offset);
+        self.take_producer_snapshot(writer)?;
+        writer.producer_state.update_map_end_offset(log_end_offset);
+        if self.high_watermark() >= log_end_offset {
+            let log_end = self.log_end_offset_metadata();
+            self.set_high_watermark(writer, log_end);
+        }
+        self.context.deferred.flush_soon(&self.weak);
+        Ok(segment)
+    }
+
+    fn create_segment(&self, base_offset: i64) -> Result<Arc<LogSegment>, LogError> {
+        let segment = LogSegment::create(&self.segment_files(), base_offset, &self.segment_config());
+        let path = self.dir.path().join(file_name(base_offset, FileKind::Log));
+        segment.map(Arc::new).map_err(|error| self.log_dir.fail(&path, "creating", error))
+    }
+
+    fn snapshot_path(&self, offset: i64) -> PathBuf {
+        self.dir.path().join(file_name(offset, FileKind::ProducerSnapshot))
+    }
+
+    fn take_producer_snapshot(&self, writer: &mut Writer) -> Result<(), LogError> {
+        self.producer_files().take_snapshot(&mut writer.producer_state)
+    }
+
+    fn producer_files(&self) -> ProducerFiles<'_> {
+        ProducerFiles { context: &self.context, log_dir: &self.log_dir, dir: &self.dir }
+    }
+
+    // ---- durability
+
+    /// Makes all that was appended durable and moves the recovery point.
+    pub fn flush(&self) -> Result<(), LogError> {
+        self.flush_up_to(self.log_end_offset())
+    }
+
+    /// Makes what is before the active segment durable: what a roll left to be done.
+    pub fn flush_rolled_segments(&self) -> Result<(), LogError> {
+        self.flush_up_to(self.active_segment().base_offset())
+    }
+
+    /// The indexes of the active segment are left to the page cache: a start after power loss builds them anew, as the
+    /// recovery point lies in that segment.
+    fn flush_up_to(&self, offset: i64) -> Result<(), LogError> {
+        self.log_dir.check_online()?;
+        if offset <= self.recovery_point.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let (truncations, segments) = {
+            let mut writer = self.lock_any();
+            self.sync_small_files(&mut writer)?;
+            (writer.truncations, self.segments.load_full())
+        };
+        let first = floor_segment(&segments, self.recovery_point.load(Ordering::Acquire)).unwrap_or(0);
+        for (index, segment) in segments.iter().enumerate().skip(first) {
+            if segment.base_offset() >= offset {
+                break;
+            }
+            let is_active = index + 1 == segments.len();
+            segment
+                .flush(!is_active)
+                .map_err(|error| self.log_dir.fail(&segment.log_handle().path(), "flushing", error))?;
+            if !is_active {
+                self.sync_snapshot(segments[index + 1].base_offset())?;
+            }
+        }
+        self.dir
+            .sync_if_dirty(&*self.context.disk)
+            .map_err(|error| self.log_dir.fail(&self.dir.path(), "flushing", error))?;
+        self.log_dir.sync_if_dirty(&*self.context.disk)?;
+        let writer = self.lock_any();
+        if writer.truncations == truncations {
+            self.recovery_point.fetch_max(offset, Ordering::AcqRel);
+        }
+        self.last_flush_ms.store(self.context.clock.now_ms(), Ordering::Release);
+        Ok(())
+    }
+
+    fn sync_snapshot(&self, offset: i64) -> Result<(), LogError> {
+        let path = self.snapshot_path(offset);
+        match self.context.disk.open(&path, OpenMode::Read).and_then(|file| file.sync_data()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(self.log_dir.fail(&path, "flushing", error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes again, with a sync, what was written without.
+    fn sync_small_files(&self, writer: &mut Writer) -> Result<(), LogError> {
+        let disk = &self.context.disk;
+        let dir = self.dir.path();
+        if writer.unsynced_epochs {
+            let text = self.with_epochs(|epochs| checkpoint::format_epochs(epochs.entries()));
+            let path = dir.join(LEADER_EPOCH_CHECKPOINT);
+            disk.write_atomically(&path, text.as_bytes())
+                .map_err(|error| self.log_dir.fail(&path, "writing", error))?;
+            writer.unsynced_epochs = false;
+        }
+        if let Some(topic_id) = self.topic_id().filter(|_| writer.unsynced_metadata) {
+            let path = dir.join(PARTITION_METADATA);
+            disk.write_atomically(&path, checkpoint::format_partition_metadata(topic_id).as_bytes())
+                .map_err(|error| self.log_dir.fail(&path, "writing", error))?;
+            writer.unsynced_metadata = false;
+        }
+        Ok(())
+    }
+
+    /// Flushes all with the indexes, takes a snapshot of the producers and closes the files: a start then has nothing to
+    /// recover. Appends fail from here on.
+    pub fn close(&self) -> Result<(), LogError> {
+        let mut writer = self.lock()?;
+        writer.closed = true;
+        self.take_producer_snapshot(&mut writer)?;
+        self.sync_small_files(&mut writer)?;
+        let log_end_offset = self.log_end_offset();
+        let recovery_point = self.recovery_point.load(Ordering::Acquire);
+        let segments = self.segments.load_full();
+        for (index, segment) in segments.iter().enumerate() {
+            let is_active = index + 1 == segments.len();
+            let fail = |error| self.log_dir.fail(&segment.log_handle().path(), "closing", error);
+            if is_active {
+                segment.finish_indexes().map_err(fail)?;
+            }
+            // What was durable already is left alone: an idle log costs no sync.
+            if recovery_point < log_end_offset && (is_active || segments[index + 1].base_offset() > recovery_point) {
+                segment.flush(true).map_err(fail)?;
+            }
+            segment.close();
+        }
+        self.dir
+            .sync_if_dirty(&*self.context.disk)
+            .map_err(|error| self.log_dir.fail(&self.dir.path(), "flushing", error))?;
+        self.log_dir.sync_if_dirty(&*self.context.disk)?;
+        self.recovery_point.store(log_end_offset, Ordering::Release);
+        Ok(())
+    }
+
+    /// The log is about to be removed or moved: nothing may be appended any more.
+    pub(crate) fn mark_closed(&self) {
+        self.lock_any().closed = true;
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock_any().closed
+    }
+
+    // ---- retention
+
+    /// DeleteRecords, a follower's leader, a snapshot: never above the high watermark (OffsetOutOfRange).
+    pub fn maybe_increment_log_start_offset(&self, new_log_start_offset: i64) -> Result<bool, LogError> {
+        let mut writer = self.lock()?;
+        self.increment_log_start_offset(&mut writer, new_log_start_offset)
+    }
+
+    fn increment_log_start_offset(
+        &self,
+        writer: &mut Writer,
+        new_log_start_offset: i64,
+    ) -> Result<bool, LogError> {
+        if new_log_start_offset > self.high_watermark() {
+            return Err(LogError::OffsetOutOfRange {
+                topic_partition: self.topic_partition.clone(),
+                offset: new_log_start_offset,
+                log_start_offset: self.log_start_offset(),
+                log_end_offset: self.log_end_offset(),
+            });
+        }
+        if new_log_start_offset <= self.log_start_offset() {
+            return Ok(false);
+        }
+        self.log_start_offset.store(new_log_start_offset, Ordering::Release);
+        tracing::info!("{}: log start offset is {new_log_start_offset} now", self.topic_partition);
+        self.change_epochs(writer, |epochs| epochs.truncate_from_start(new_log_start_offset))?;
+        writer.producer_state.on_log_start_offset_incremented(new_log_start_offset);
+        self.publish_first_unstable(writer);
+        Ok(true)
+    }
+
+    /// Retention by log start offset, size and time; returns the number of segments removed.
+    pub fn delete_old_segments(&self, now_ms: i64) -> Result<usize, LogError> {
+        let config = self.config();
+        let mut writer = self.lock()?;
+        let mut deleted = self.delete_segments_while(&mut writer, |log, _, next| {
+            Ok(next.is_some_and(|next| next.base_offset() <= log.log_start_offset()))
+        })?;
+        if !config.is_deleting() {
+            return Ok(deleted);
+        }
+        if config.retention_bytes >= 0 {
+            let mut surplus = self.size_in_bytes() as i64 - config.retention_bytes;
+            deleted += self.delete_segments_while(&mut writer, |_, segment, _| {
+                let size = segment.size() as i64;
+                let breached = surplus >= size;
+                if breached {
+                    surplus -= size;
+                }
+                Ok(breached)
+            })?;
+        }
+        if config.retention_ms >= 0 {
+            deleted += self.delete_segments_while(&mut writer, |log, segment, _| {
+                let largest =
+                    segment.largest_timestamp().map_err(|error| log.read_error(segment, error.into()))?;
+                Ok(now_ms.saturating_sub(largest) > config.retention_ms)
+            })?;
+        }
+        Ok(deleted)
+    }
+
+    /// Removes segments from the front while `is_breached` says so, up to the high watermark.
+    fn delete_segments_while(
+        &self,
+        writer: &mut Writer,
+        mut is_breached: impl FnMut(&Self, &Arc<LogSegment>, Option<&Arc<LogSegment>>) -> Result<bool, LogError>,
+    ) -> Result<usize, LogError> {
+        let segments = self.segments.load_full();
+        let high_watermark = self.high_watermark();
+        let mut count = 0;
+        for (index, segment) in segments.iter().enumerate() {
+            let next = segments.get(index + 1);
+            let upper_bound = next.map_or_else(|| self.log_end_offset(), |next| next.base_offset());
+            let is_last_and_empty = next.is_none() && segment.size() == 0;
+            if is_last_and_empty || high_watermark < upper_bound || !is_breached(self, segment, next)? {
+                break;
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(0);
+        }
+        if count == segments.len() {
+            self.roll_segment(writer, None)?;
+        }
+        let segments = self.segments.load_full();
+        let (removed, kept) = segments.split_at(count);
+        let Some(first_kept) = kept.first() else {
+            return Ok(0);
+        };
+        self.increment_log_start_offset(writer, first_kept.base_offset())?;
+        self.segments.store(Arc::new(kept.to_vec()));
+        self.remove_segments(writer, removed.to_vec())?;
+        Ok(count)
+    }
+
+    /// The files of segments that are no longer in the list: renamed now, removed after `file.delete.delay.ms`.
+    fn remove_segments(&self, writer: &mut Writer, removed: Segments) -> Result<(), LogError> {
+        let mut snapshots = Vec::new();
+        for segment in &removed {
+            tracing::info!(
+                "{}: removing the segment at {} ({} bytes)",
+                self.topic_partition,
+                segment.base_offset(),
+                segment.size()
+            );
+            segment
+                .change_suffix(DELETED_SUFFIX)
+                .map_err(|error| self.log_dir.fail(&segment.log_handle().path(), "renaming", error))?;
+            if writer.producer_state.remove_snapshot(segment.base_offset()) {
+                let path = self.snapshot_path(segment.base_offset());
+                let mut deleted = path.clone().into_os_string();
+                deleted.push(DELETED_SUFFIX);
+                let deleted = PathBuf::from(deleted);
+                match self.context.disk.rename(&path, &deleted) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(self.log_dir.fail(&path, "renaming", error));
+                    }
+                    _ => snapshots.push(deleted),
+                }
+            }
+        }
+        let due_ms = self.context.clock.now_ms().saturating_add(self.config().file_delete_delay_ms);
+        let log_dir = Arc::clone(&self.log_dir);
+        self.context.deferred.delete_at(due_ms, Deletion::Segments { log_dir, segments: removed, snapshots });
+        Ok(())
+    }
+
+    // ---- truncation
+
+    /// Removes all at and above `target_offset`; true when something was removed.
+    pub fn truncate_to(&self, target_offset: i64) -> Result<bool, LogError> {
+        let mut writer = self.lock()?;
+        if target_offset >= self.log_end_offset() {
+            // A leader's epoch without records may be at the end, which the new leader does not have.
+            let log_end_offset = self.log_end_offset();
+            self.change_epochs(&mut writer, |epochs| epochs.truncate_from_end(log_end_offset))?;
+            return Ok(false);
+        }
+        tracing::info!("{}: truncating to offset {target_offset}", self.topic_partition);
+        let segments = self.segments.load_full();
+        if segments[0].base_offset() > target_offset {
+            self.restart_at(&mut writer, target_offset, None)?;
+            return Ok(true);
+        }
+        writer.truncations += 1;
+        let kept = segments.partition_point(|segment| segment.base_offset() <= target_offset).max(1);
+        let (kept, removed) = segments.split_at(kept);
+        let active = &kept[kept.len() - 1];
+        // Readers must not look behind the new end while files shrink: high watermark and end go down first.
+        if self.high_watermark() > target_offset {
+            self.high_watermark.store(Arc::new(LogOffsetMetadata::offset_only(target_offset)));
+        }
+        self.log_end.store(Arc::new(LogOffsetMetadata::offset_only(target_offset)));
+        self.recovery_point.fetch_min(target_offset, Ordering::AcqRel);
+        self.log_start_offset.fetch_min(target_offset, Ordering::AcqRel);
+        self.segments.store(Arc::new(kept.to_vec()));
+        self.remove_segments(&mut writer, removed.to_vec())?;
+        active
+            .truncate_to(target_offset, self.context.clock.now_ms())
+            .map_err(|error| self.read_error(active, error))?;
+        self.publish_log_end(target_offset, active);
+        self.change_epochs(&mut writer, |epochs| epochs.truncate_from_end(target_offset))?;
+        self.rebuild_producers(&mut writer, target_offset)?;
+        let high_watermark = self.high_watermark_metadata();
+        self.set_high_watermark(&mut writer, high_watermark);
+        Ok(true)
+    }
+
+    /// Removes all and goes on at `new_offset`.
+    pub fn truncate_fully_and_start_at(
+        &self,
+        new_offset: i64,
+        log_start_offset: Option<i64>,
+    ) -> Result<(), LogError> {
+        let mut writer = self.lock()?;
+        self.restart_at(&mut writer, new_offset, log_start_offset)
+    }
+
+    fn restart_at(
+        &self,
+        writer: &mut Writer,
+        new_offset: i64,
+        log_start_offset: Option<i64>,
+    ) -> Result<(), LogError> {
+        tracing::info!("{}: removing all and going on at offset {new_offset}", self.topic_partition);
+        writer.truncations += 1;
+        let removed = Segments::clone(&self.segments.load());
+        self.recovery_point.fetch_min(new_offset, Ordering::AcqRel);
+        self.remove_segments(writer, removed)?;
+        let segment = self.create_segment(new_offset)?;
+        self.segments.store(Arc::new(vec![Arc::clone(&segment)]));
+        self.publish_log_end(new_offset, &segment);
+        self.change_epochs(writer, |epochs| {
+            epochs.clear();
+            true
+        })?;
+        for offset in writer.producer_state.snapshots().clone() {
+            self.producer_files().remove_snapshot(&mut writer.producer_state, offset)?;
+        }
+        writer.producer_state.truncate_fully_and_start_at(new_offset);
+        self.log_start_offset.store(log_start_offset.unwrap_or(new_offset).min(new_offset), Ordering::Release);
+        self.rebuild_producers(writer, new_offset)?;
+        let log_end = self.log_end_offset_metadata();
+        self.set_high_watermark(writer, log_end);
+        Ok(())
+    }
+
+    /// The producer state at `last_offset`, from the newest snapshot below it and the batches behind that.
+    fn rebuild_producers(&self, writer: &mut Writer, last_offset: i64) -> Result<(), LogError> {
+        let segments = self.segments.load_full();
+        self.producer_files().rebuild(
+            &mut writer.producer_state,
+            &segments,
+            self.log_start_offset(),
+            last_offset,
+            false,
+        )?;
+        self.publish_first_unstable(writer);
+        Ok(())
+    }
+
+    /// Offsets of the producer snapshots, for tests.
+    pub fn producer_snapshot_offsets(&self) -> BTreeSet<i64> {
+        self.lock_any().producer_state.snapshots().clone()
+    }
+}

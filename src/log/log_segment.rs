@@ -1,0 +1,472 @@
+//! One segment: a `.log` file, its indexes, and what is kept of it in memory (Kafka's LogSegment).
+//!
+//! Owns where batches are in its file, which of them get index entries, and its largest time stamp. Knows nothing of
+//! offsets that were promised to anybody: end, watermarks and epochs are the log's.
+//! Invariants: `size` is published after the bytes are written, and a reader looks at nothing behind it; the base offset
+//! is at or below the first batch's; every last offset fits into an i32 from it.
+
+use std::io;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::batch_scanner::{BatchScanner, HeaderScanner, PlacedBatch, ScanError};
+use super::offset_index::{OffsetIndex, fits_in_segment};
+use super::open_file_cache::{FileHandle, FileKind, OpenFileCache, PartitionDir};
+use super::time_index::{TimeIndex, TimestampOffset};
+use super::transaction_index::TransactionIndex;
+use super::types::{FetchDataInfo, LogOffsetMetadata, TimestampAndOffset};
+use crate::io::disk::{DiskFile, FileSlice};
+use crate::record::{BatchHeader, NO_TIMESTAMP, records_of};
+
+/// What a new segment takes from the settings of its log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SegmentConfig {
+    pub index_interval_bytes: usize,
+    pub max_index_size: usize,
+    pub roll_jitter_ms: i64,
+    pub now_ms: i64,
+}
+
+/// When a segment is full.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RollParams {
+    pub max_segment_ms: i64,
+    pub max_segment_bytes: u64,
+    pub max_timestamp_in_messages: i64,
+    pub max_offset_in_messages: i64,
+    pub messages_size: u64,
+    pub now_ms: i64,
+}
+
+/// What only the writer changes.
+#[derive(Debug, Default)]
+struct WriterState {
+    /// Of the first batch; what `segment.ms` counts from.
+    rolling_based_timestamp: Option<i64>,
+    max_timestamp_so_far: Option<TimestampOffset>,
+}
+
+#[derive(Debug)]
+pub(crate) struct LogSegment {
+    base_offset: i64,
+    log: Arc<FileHandle>,
+    pub offset_index: OffsetIndex,
+    pub time_index: TimeIndex,
+    pub txn_index: TransactionIndex,
+    size: AtomicU64,
+    index_interval_bytes: usize,
+    roll_jitter_ms: i64,
+    created_ms: AtomicI64,
+    bytes_since_last_index_entry: AtomicUsize,
+    state: Mutex<WriterState>,
+}
+
+/// How the files of a segment are found.
+pub(crate) struct SegmentFiles<'a> {
+    pub cache: &'a Arc<OpenFileCache>,
+    pub dir: &'a Arc<PartitionDir>,
+}
+
+impl SegmentFiles<'_> {
+    fn handle(&self, base_offset: i64, kind: FileKind) -> Arc<FileHandle> {
+        FileHandle::new(self.cache, self.dir, base_offset, kind)
+    }
+}
+
+impl LogSegment {
+    /// Makes the files of an empty segment (over old ones of the same name).
+    pub fn create(files: &SegmentFiles<'_>, base_offset: i64, config: &SegmentConfig) -> io::Result<Self> {
+        let offset_index = files.handle(base_offset, FileKind::OffsetIndex);
+        let time_index = files.handle(base_offset, FileKind::TimeIndex);
+        let log = files.handle(base_offset, FileKind::Log);
+        offset_index.create()?;
+        time_index.create()?;
+        log.create()?;
+        let offset_index = OffsetIndex::new_empty(offset_index, base_offset, config.max_index_size);
+        let time_index = TimeIndex::new_empty(time_index, base_offset, config.max_index_size);
+        let txn_index = Self::txn_index(files, base_offset, false);
+        Ok(Self::assemble(log, (offset_index, time_index, txn_index), base_offset, config, 0))
+    }
+
+    /// A segment that is there. Opens nothing but the `.log` (for its size).
+    pub fn open(
+        files: &SegmentFiles<'_>,
+        base_offset: i64,
+        config: &SegmentConfig,
+        has_txn_index: bool,
+    ) -> io::Result<Self> {
+        let log = files.handle(base_offset, FileKind::Log);
+        let size = log.get()?.len()?;
+        let offset_index = files.handle(base_offset, FileKind::OffsetIndex);
+        let time_index = files.handle(base_offset, FileKind::TimeIndex);
+        let offset_index = OffsetIndex::open(offset_index, base_offset, config.max_index_size);
+        let time_index = TimeIndex::open(time_index, base_offset, config.max_index_size);
+        let txn_index = Self::txn_index(files, base_offset, has_txn_index);
+        Ok(Self::assemble(log, (offset_index, time_index, txn_index), base_offset, config, size))
+    }
+
+    fn txn_index(files: &SegmentFiles<'_>, base_offset: i64, present: bool) -> TransactionIndex {
+        TransactionIndex::new(files.handle(base_offset, FileKind::TransactionIndex), base_offset, present)
+    }
+
+    fn assemble(
+        log: Arc<FileHandle>,
+        (offset_index, time_index, txn_index): (OffsetIndex, TimeIndex, TransactionIndex),
+        base_offset: i64,
+        config: &SegmentConfig,
+        size: u64,
+    ) -> Self {
+        Self {
+            base_offset,
+            log,
+            offset_index,
+            time_index,
+            txn_index,
+            size: AtomicU64::new(size),
+            index_interval_bytes: config.index_interval_bytes,
+            roll_jitter_ms: config.roll_jitter_ms,
+            created_ms: AtomicI64::new(config.now_ms),
+            bytes_since_last_index_entry: AtomicUsize::new(0),
+            state: Mutex::new(WriterState::default()),
+        }
+    }
+
+    pub fn base_offset(&self) -> i64 {
+        self.base_offset
+    }
+
+    /// Bytes of whole, published batches.
+    pub fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    pub fn log_handle(&self) -> &Arc<FileHandle> {
+        &self.log
+    }
+
+    pub fn file(&self) -> io::Result<Arc<dyn DiskFile>> {
+        self.log.get()
+    }
+
+    fn state(&self) -> MutexGuard<'_, WriterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- appending
+
+    pub fn fits(&self, offset: i64) -> bool {
+        fits_in_segment(self.base_offset, offset)
+    }
+
+    /// Writes `parts` (the bytes of the batches of these headers, in order) with one call, then their index entries. The
+    /// caller has made sure that they follow what is there.
+    pub fn append(&self, headers: &[BatchHeader], parts: &[&[u8]]) -> io::Result<()> {
+        let start = self.size();
+        self.log.get()?.write_all_vectored_at(parts, start)?;
+        let mut position = start;
+        for header in headers {
+            self.note_batch(header, position)?;
+            position += header.size_in_bytes() as u64;
+        }
+        self.size.store(position, Ordering::Release);
+        Ok(())
+    }
+
+    /// The largest time stamp and perhaps index entries for a batch at `position`. An entry comes when more than
+    /// `index.interval.bytes` were appended since the last one, before this batch's own bytes are counted.
+    fn note_batch(&self, header: &BatchHeader, position: u64) -> io::Result<()> {
+        let mut so_far = self.read_max_timestamp_so_far()?;
+        if header.max_timestamp > so_far.timestamp {
+            so_far = TimestampOffset { timestamp: header.max_timestamp, offset: header.last_offset() };
+            self.state().max_timestamp_so_far = Some(so_far);
+        }
+        let mut since = self.bytes_since_last_index_entry.load(Ordering::Relaxed);
+        if since > self.index_interval_bytes {
+            self.offset_index.append(header.last_offset(), position as u32)?;
+            self.time_index.maybe_append(so_far.timestamp, so_far.offset)?;
+            since = 0;
+        }
+        self.bytes_since_last_index_entry.store(since + header.size_in_bytes(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The largest time stamp: from memory, or the time index's last entry for a segment that was closed.
+    pub fn read_max_timestamp_so_far(&self) -> io::Result<TimestampOffset> {
+        if let Some(known) = self.state().max_timestamp_so_far {
+            return Ok(known);
+        }
+        let last = self.time_index.last_entry()?;
+        Ok(*self.state().max_timestamp_so_far.get_or_insert(last))
+    }
+
+    /// The largest time stamp of a record, or when the file was last written to if no record has one.
+    pub fn largest_timestamp(&self) -> io::Result<i64> {
+        let so_far = self.read_max_timestamp_so_far()?.timestamp;
+        if so_far >= 0 { Ok(so_far) } else { self.log.get()?.modified_ms() }
+    }
+
+    fn first_batch_timestamp(&self) -> Result<Option<i64>, ScanError> {
+        if let Some(known) = self.state().rolling_based_timestamp {
+            return Ok(Some(known));
+        }
+        let first = self.headers_from(0)?.next_batch()?.map(|batch| batch.header.max_timestamp);
+        self.state().rolling_based_timestamp = first;
+        Ok(first)
+    }
+
+    fn time_waited_for_roll(&self, now_ms: i64, message_timestamp: i64) -> Result<i64, ScanError> {
+        Ok(match self.first_batch_timestamp()? {
+            Some(first) if first >= 0 => message_timestamp - first,
+            _ => now_ms - self.created_ms.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Must a new segment be started before these messages?
+    pub fn should_roll(&self, params: &RollParams) -> Result<bool, ScanError> {
+        let size = self.size();
+        if size + params.messages_size > params.max_segment_bytes || !self.fits(params.max_offset_in_messages) {
+            return Ok(true);
+        }
+        if size > 0 {
+            let waited = self.time_waited_for_roll(params.now_ms, params.max_timestamp_in_messages)?;
+            if waited > params.max_segment_ms - self.roll_jitter_ms {
+                return Ok(true);
+            }
+        }
+        Ok(self.offset_index.is_full()? || self.time_index.is_full()?)
+    }
+
+    /// Another segment is active now, or the log is closed: the time index gets its last entry.
+    pub fn on_become_inactive(&self) -> io::Result<()> {
+        let so_far = self.read_max_timestamp_so_far()?;
+        self.time_index.maybe_append(so_far.timestamp, so_far.offset)?;
+        self.offset_index.file().trim_to_valid_size()?;
+        self.time_index.file().trim_to_valid_size()
+    }
+
+    /// The same for the active segment of a log that is closed, if anything was done with it.
+    pub fn finish_indexes(&self) -> io::Result<()> {
+        let touched = self.state().max_timestamp_so_far.is_some();
+        if touched { self.on_become_inactive() } else { Ok(()) }
+    }
+
+    /// Cuts what a recovery found to be no whole batches.
+    pub fn set_size(&self, size: u64) -> io::Result<()> {
+        self.size.store(size, Ordering::Release);
+        self.log.get()?.set_len(size)
+    }
+
+    // ---- reading
+
+    pub fn headers_from(&self, position: u64) -> Result<HeaderScanner, ScanError> {
+        Ok(HeaderScanner::new(self.log.get()?, position, self.size()))
+    }
+
+    /// The first batch whose last offset is at or after `offset`.
+    pub fn translate_offset(&self, offset: i64) -> Result<Option<PlacedBatch>, ScanError> {
+        let from = self.offset_index.lookup(offset)?;
+        let mut scanner = self.headers_from(u64::from(from.position))?;
+        while let Some(batch) = scanner.next_batch()? {
+            if batch.header.last_offset() >= offset {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The range of the file from the batch of `start_offset` on, up to `max_position`. `None` when this segment ends
+    /// before the offset.
+    pub fn read(
+        &self,
+        start_offset: i64,
+        max_bytes: usize,
+        max_position: Option<u64>,
+        min_one_message: bool,
+    ) -> Result<Option<FetchDataInfo>, ScanError> {
+        let Some(first) = self.translate_offset(start_offset)? else {
+            return Ok(None);
+        };
+        let metadata = LogOffsetMetadata {
+            message_offset: start_offset,
+            segment_base_offset: self.base_offset,
+            relative_position_in_segment: first.position as i64,
+        };
+        let first_size = first.header.size_in_bytes();
+        let adjusted = if min_one_message { max_bytes.max(first_size) } else { max_bytes };
+        let available = max_position.map_or(0, |max| max.saturating_sub(first.position));
+        let length = available.min(adjusted as u64) as usize;
+        let mut info = FetchDataInfo::empty(metadata);
+        if length > 0 {
+            info.slices.push(FileSlice { file: self.log.get()?, position: first.position, length });
+            info.first_entry_incomplete = adjusted < first_size;
+        }
+        Ok(Some(info))
+    }
+
+    /// The offset after the last batch.
+    pub fn read_next_offset(&self) -> Result<i64, ScanError> {
+        let from = self.offset_index.lookup(self.offset_index.last_offset()?)?;
+        let mut next_offset = self.base_offset;
+        let mut scanner = self.headers_from(u64::from(from.position))?;
+        while let Some(batch) = scanner.next_batch()? {
+            next_offset = batch.header.next_offset();
+        }
+        Ok(next_offset)
+    }
+
+    /// The first record at or after `starting_offset` with a time stamp at or after `timestamp`.
+    pub fn find_offset_by_timestamp(
+        &self,
+        timestamp: i64,
+        starting_offset: i64,
+    ) -> Result<Option<TimestampAndOffset>, ScanError> {
+        let entry = self.time_index.lookup(timestamp)?;
+        let from = self.offset_index.lookup(entry.offset.max(starting_offset))?;
+        let mut scanner = self.headers_from(u64::from(from.position))?;
+        while let Some(batch) = scanner.next_batch()? {
+            if batch.header.max_timestamp < timestamp {
+                continue;
+            }
+            let (_, bytes) = self.read_batch(&batch)?;
+            for record in records_of(&bytes)? {
+                let record = record?;
+                if record.timestamp >= timestamp && record.offset >= starting_offset {
+                    return Ok(Some(TimestampAndOffset {
+                        timestamp: record.timestamp,
+                        offset: record.offset,
+                        leader_epoch: leader_epoch_of(&batch.header),
+                    }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first record of the segment's largest time stamp.
+    pub fn offset_of_max_timestamp(&self) -> Result<Option<TimestampAndOffset>, ScanError> {
+        let largest = self.read_max_timestamp_so_far()?;
+        let from = self.offset_index.lookup(largest.offset)?;
+        let mut scanner = self.headers_from(u64::from(from.position))?;
+        while let Some(batch) = scanner.next_batch()? {
+            if batch.header.max_timestamp != largest.timestamp {
+                continue;
+            }
+            let (_, bytes) = self.read_batch(&batch)?;
+            for record in records_of(&bytes)? {
+                let record = record?;
+                if record.timestamp == largest.timestamp {
+                    return Ok(Some(TimestampAndOffset {
+                        timestamp: record.timestamp,
+                        offset: record.offset,
+                        leader_epoch: leader_epoch_of(&batch.header),
+                    }));
+                }
+            }
+            return Ok(None);
+        }
+        Ok(None)
+    }
+
+    pub fn read_batch(&self, batch: &PlacedBatch) -> Result<(PlacedBatch, bytes::Bytes), ScanError> {
+        let mut scanner =
+            BatchScanner::with_read_size(self.log.get()?, batch.position, batch.end(), batch.header.size_in_bytes());
+        let torn = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        Ok(scanner.next_batch()?.ok_or_else(torn)?)
+    }
+
+    // ---- truncation, durability, removal
+
+    /// Removes the batches from the one that holds `offset` on; returns the number of bytes.
+    pub fn truncate_to(&self, offset: i64, now_ms: i64) -> Result<u64, ScanError> {
+        let batch = self.translate_offset(offset)?;
+        self.offset_index.truncate_to(offset)?;
+        self.time_index.truncate_to(offset)?;
+        self.txn_index.truncate_to(offset)?;
+        let removed = match batch {
+            None => 0,
+            Some(batch) => {
+                let removed = self.size() - batch.position;
+                self.set_size(batch.position)?;
+                removed
+            }
+        };
+        if self.size() == 0 {
+            self.created_ms.store(now_ms, Ordering::Relaxed);
+            self.state().rolling_based_timestamp = None;
+        }
+        self.bytes_since_last_index_entry.store(0, Ordering::Relaxed);
+        let largest = self.read_largest_timestamp()?;
+        self.state().max_timestamp_so_far = Some(largest);
+        Ok(removed)
+    }
+
+    /// The largest time stamp by the time index and the batches behind its last entry.
+    fn read_largest_timestamp(&self) -> Result<TimestampOffset, ScanError> {
+        let mut largest = self.time_index.last_entry()?;
+        let from = self.offset_index.lookup(largest.offset)?;
+        let mut scanner = self.headers_from(u64::from(from.position))?;
+        while let Some(batch) = scanner.next_batch()? {
+            if batch.header.max_timestamp > largest.timestamp {
+                largest =
+                    TimestampOffset { timestamp: batch.header.max_timestamp, offset: batch.header.last_offset() };
+            }
+        }
+        Ok(largest)
+    }
+
+    /// Begins a recovery: the indexes are built again from nothing by `recover_batch`.
+    pub fn start_recovery(&self) -> io::Result<()> {
+        self.offset_index.file().reset()?;
+        self.time_index.file().reset()?;
+        self.txn_index.reset()?;
+        self.bytes_since_last_index_entry.store(0, Ordering::Relaxed);
+        *self.state() = WriterState {
+            max_timestamp_so_far: Some(TimestampOffset { timestamp: NO_TIMESTAMP, offset: self.base_offset }),
+            ..WriterState::default()
+        };
+        Ok(())
+    }
+
+    /// Index entries for a batch that is there, by the same rule as when it was appended.
+    pub fn recover_batch(&self, batch: &PlacedBatch) -> io::Result<()> {
+        self.note_batch(&batch.header, batch.position)
+    }
+
+    /// Makes the records durable, and the indexes too if they will not be built again after power loss.
+    pub fn flush(&self, with_indexes: bool) -> io::Result<()> {
+        self.log.get()?.sync_data()?;
+        if with_indexes {
+            self.offset_index.file().sync()?;
+            self.time_index.file().sync()?;
+            self.txn_index.sync()?;
+        }
+        Ok(())
+    }
+
+    fn handles(&self) -> [&Arc<FileHandle>; 4] {
+        [
+            &self.log,
+            self.offset_index.file().handle(),
+            self.time_index.file().handle(),
+            self.txn_index.handle(),
+        ]
+    }
+
+    pub fn change_suffix(&self, suffix: &'static str) -> io::Result<()> {
+        self.handles().iter().try_for_each(|handle| handle.change_suffix(suffix))
+    }
+
+    pub fn remove_files(&self) -> io::Result<()> {
+        self.handles().iter().try_for_each(|handle| handle.remove())
+    }
+
+    pub fn close(&self) {
+        for handle in self.handles() {
+            handle.close();
+        }
+    }
+}
+
+fn leader_epoch_of(header: &BatchHeader) -> Option<i32> {
+    (header.partition_leader_epoch >= 0).then_some(header.partition_leader_epoch)
+}

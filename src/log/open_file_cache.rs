@@ -1,0 +1,259 @@
+//! Which of the logs' files are open: opened when needed, closed again when there are too many.
+//!
+//! Owns the bound on descriptors (common machines give a process 20,000, and connections need theirs). A file that
+//! somebody uses at the moment stays open until he is done, so the bound may be passed by as many.
+//! Invariants: a handle's path follows its partition's folder and its own suffix, so that a file can be opened again
+//! after a rename; no lock is taken while a file is open already.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+
+use crate::io::disk::{Disk, DiskFile, OpenMode};
+
+/// The folder of a partition. It is renamed when the log is deleted, found stray, or moved between log dirs.
+#[derive(Debug)]
+pub(crate) struct PartitionDir {
+    path: ArcSwap<PathBuf>,
+    /// Files were made, renamed or removed since the folder was last synced.
+    dirty: AtomicBool,
+}
+
+impl PartitionDir {
+    pub fn new(path: PathBuf) -> Arc<Self> {
+        Arc::new(Self { path: ArcSwap::from_pointee(path), dirty: AtomicBool::new(false) })
+    }
+
+    pub fn path(&self) -> Arc<PathBuf> {
+        self.path.load_full()
+    }
+
+    pub fn set_path(&self, path: PathBuf) {
+        self.path.store(Arc::new(path));
+    }
+
+    pub fn mark_dirty(&self) {
+        self.dirty.store(true, Ordering::Release);
+    }
+
+    pub fn sync_if_dirty(&self, disk: &dyn Disk) -> io::Result<()> {
+        if self.dirty.swap(false, Ordering::AcqRel)
+            && let Err(error) = disk.sync_dir(&self.path.load())
+        {
+            self.dirty.store(true, Ordering::Release);
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+/// What a file of a segment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum FileKind {
+    Log,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+    ProducerSnapshot,
+}
+
+impl FileKind {
+    pub fn extension(self) -> &'static str {
+        match self {
+            FileKind::Log => ".log",
+            FileKind::OffsetIndex => ".index",
+            FileKind::TimeIndex => ".timeindex",
+            FileKind::TransactionIndex => ".txnindex",
+            FileKind::ProducerSnapshot => ".snapshot",
+        }
+    }
+}
+
+pub(crate) const DELETED_SUFFIX: &str = ".deleted";
+pub(crate) const CLEANED_SUFFIX: &str = ".cleaned";
+pub(crate) const SWAP_SUFFIX: &str = ".swap";
+
+/// `<20 digits><extension>`.
+pub(crate) fn file_name(base_offset: i64, kind: FileKind) -> String {
+    format!("{base_offset:020}{}", kind.extension())
+}
+
+const SUFFIXES: [&str; 4] = ["", DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX];
+
+/// One file of a segment, open or not.
+#[derive(Debug)]
+pub(crate) struct FileHandle {
+    cache: Arc<OpenFileCache>,
+    dir: Arc<PartitionDir>,
+    base_offset: i64,
+    kind: FileKind,
+    suffix: AtomicU8,
+    open: ArcSwapOption<Arc<dyn DiskFile>>,
+    used: AtomicBool,
+}
+
+impl FileHandle {
+    pub fn new(cache: &Arc<OpenFileCache>, dir: &Arc<PartitionDir>, base_offset: i64, kind: FileKind) -> Arc<Self> {
+        Arc::new(Self {
+            cache: Arc::clone(cache),
+            dir: Arc::clone(dir),
+            base_offset,
+            kind,
+            suffix: AtomicU8::new(0),
+            open: ArcSwapOption::empty(),
+            used: AtomicBool::new(false),
+        })
+    }
+
+    pub fn path(&self) -> PathBuf {
+        let suffix = SUFFIXES[usize::from(self.suffix.load(Ordering::Acquire)) % SUFFIXES.len()];
+        self.dir.path().join(file_name(self.base_offset, self.kind) + suffix)
+    }
+
+    pub fn disk(&self) -> &dyn Disk {
+        &*self.cache.disk
+    }
+
+    /// The open file; opens one that exists.
+    pub fn get(self: &Arc<Self>) -> io::Result<Arc<dyn DiskFile>> {
+        self.get_or_open(OpenMode::ReadWrite)
+    }
+
+    /// The open file; makes it if it is not there.
+    pub fn get_or_create(self: &Arc<Self>) -> io::Result<Arc<dyn DiskFile>> {
+        self.get_or_open(OpenMode::Create)
+    }
+
+    fn get_or_open(self: &Arc<Self>, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        if let Some(file) = &*self.open.load() {
+            if !self.used.load(Ordering::Relaxed) {
+                self.used.store(true, Ordering::Relaxed);
+            }
+            return Ok(Arc::clone(file));
+        }
+        self.cache.open(self, mode)
+    }
+
+    /// Makes the file, empty.
+    pub fn create(self: &Arc<Self>) -> io::Result<()> {
+        self.dir.mark_dirty();
+        self.close();
+        self.cache.open(self, OpenMode::CreateTruncate).map(|_| ())
+    }
+
+    pub fn close(&self) {
+        self.open.store(None);
+    }
+
+    pub fn exists(&self) -> bool {
+        self.disk().exists(&self.path())
+    }
+
+    /// Renames the file to one with this suffix; a file that is not there (a transaction index) is left so.
+    pub fn change_suffix(&self, suffix: &'static str) -> io::Result<()> {
+        let from = self.path();
+        let index = SUFFIXES.iter().position(|known| *known == suffix).unwrap_or(0);
+        let to = self.dir.path().join(file_name(self.base_offset, self.kind) + SUFFIXES[index]);
+        self.dir.mark_dirty();
+        match self.disk().rename(&from, &to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => {
+                self.suffix.store(index as u8, Ordering::Release);
+                Ok(())
+            }
+        }
+    }
+
+    pub fn remove(&self) -> io::Result<()> {
+        self.close();
+        self.dir.mark_dirty();
+        remove_if_exists(self.disk(), &self.path())
+    }
+}
+
+pub(crate) fn remove_if_exists(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The bound, and a ring of the handles that are open (second chance: a handle that was used since is passed over).
+#[derive(Debug)]
+pub(crate) struct OpenFileCache {
+    disk: Arc<dyn Disk>,
+    max_open_files: usize,
+    ring: Mutex<VecDeque<Weak<FileHandle>>>,
+    opened: AtomicUsize,
+}
+
+impl OpenFileCache {
+    pub fn new(disk: Arc<dyn Disk>, max_open_files: usize) -> Arc<Self> {
+        Arc::new(Self {
+            disk,
+            max_open_files: max_open_files.max(1),
+            ring: Mutex::new(VecDeque::new()),
+            opened: AtomicUsize::new(0),
+        })
+    }
+
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// How often a file was opened, for tests and metrics.
+    #[cfg(test)]
+    pub fn opened(&self) -> usize {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    fn open(&self, handle: &Arc<FileHandle>, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        if mode != OpenMode::CreateTruncate
+            && let Some(file) = &*handle.open.load()
+        {
+            return Ok(Arc::clone(file));
+        }
+        let file = match self.disk.open(&handle.path(), mode) {
+            // The folder or the file was just renamed: the path is another now.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.disk.open(&handle.path(), mode)?,
+            result => result?,
+        };
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        self.make_room(&mut ring);
+        handle.open.store(Some(Arc::new(Arc::clone(&file))));
+        handle.used.store(true, Ordering::Relaxed);
+        ring.push_back(Arc::downgrade(handle));
+        Ok(file)
+    }
+
+    fn make_room(&self, ring: &mut VecDeque<Weak<FileHandle>>) {
+        let mut looked_at = 0;
+        let limit = ring.len() * 2;
+        while ring.len() >= self.max_open_files && looked_at <= limit {
+            looked_at += 1;
+            let Some(weak) = ring.pop_front() else {
+                return;
+            };
+            let Some(handle) = weak.upgrade() else {
+                continue;
+            };
+            if handle.open.load().is_none() {
+                continue;
+            }
+            if handle.used.swap(false, Ordering::Relaxed) {
+                ring.push_back(weak);
+            } else {
+                handle.close();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "open_file_cache_test.rs"]
+mod open_file_cache_test;

@@ -1,0 +1,684 @@
+//! What a log knows of its idempotent and transactional producers (Kafka's ProducerStateManager). Pure: the files of its
+//! snapshots are the log's to write, read and remove; here is only which there are.
+//!
+//! Owns: the last five batches of each producer (duplicates and sequence checks), open transactions and those whose
+//! marker is not yet replicated (both hold back the last stable offset), the offsets of snapshots.
+//!
+//! Invariants: a producer's epoch never goes down; its sequences go up by one (0 follows `i32::MAX`); an open transaction
+//! is in `ongoing_txns` under its first offset and in its producer's entry; `map_end_offset` is the offset up to which the
+//! log's batches are in here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{AppendOrigin, LogError, LogOffsetMetadata, ProducerStateSummary, TopicPartition};
+use crate::record::control_record::{ControlRecordType, EndTransactionMarker};
+use crate::record::{BatchHeader, NO_PRODUCER_EPOCH, NO_SEQUENCE};
+
+/// Batches of a producer that are remembered to recognise a retry; clients have at most as many in flight.
+const NUM_BATCHES_TO_RETAIN: usize = 5;
+
+/// A transaction is late this long after `transaction.max.timeout.ms`.
+const LATE_TRANSACTION_BUFFER_MS: i64 = 5 * 60 * 1000;
+
+/// What is remembered of one appended batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BatchMetadata {
+    pub last_sequence: i32,
+    pub last_offset: i64,
+    pub offset_delta: i32,
+    pub timestamp: i64,
+}
+
+impl BatchMetadata {
+    pub fn first_sequence(&self) -> i32 {
+        crate::record::record_batch::decrement_sequence(self.last_sequence, self.offset_delta)
+    }
+
+    pub fn first_offset(&self) -> i64 {
+        self.last_offset - i64::from(self.offset_delta)
+    }
+}
+
+/// The last batches of a producer's epoch, oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct RecentBatches {
+    batches: [BatchMetadata; NUM_BATCHES_TO_RETAIN],
+    length: usize,
+}
+
+impl RecentBatches {
+    fn as_slice(&self) -> &[BatchMetadata] {
+        &self.batches[..self.length]
+    }
+
+    fn last(&self) -> Option<&BatchMetadata> {
+        self.as_slice().last()
+    }
+
+    fn push(&mut self, batch: BatchMetadata) {
+        if self.length == NUM_BATCHES_TO_RETAIN {
+            self.batches.rotate_left(1);
+            self.length -= 1;
+        }
+        self.batches[self.length] = batch;
+        self.length += 1;
+    }
+
+    fn clear(&mut self) {
+        self.length = 0;
+    }
+}
+
+/// One producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProducerStateEntry {
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+    pub coordinator_epoch: i32,
+    pub last_timestamp: i64,
+    pub current_txn_first_offset: Option<i64>,
+    batches: RecentBatches,
+}
+
+impl ProducerStateEntry {
+    pub fn empty(producer_id: i64) -> Self {
+        Self {
+            producer_id,
+            producer_epoch: NO_PRODUCER_EPOCH,
+            coordinator_epoch: -1,
+            last_timestamp: -1,
+            current_txn_first_offset: None,
+            batches: RecentBatches::default(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.batches.length == 0
+    }
+
+    pub fn last_sequence(&self) -> i32 {
+        self.batches.last().map_or(NO_SEQUENCE, |batch| batch.last_sequence)
+    }
+
+    pub fn last_data_offset(&self) -> i64 {
+        self.batches.last().map_or(-1, |batch| batch.last_offset)
+    }
+
+    pub fn last_offset_delta(&self) -> i32 {
+        self.batches.last().map_or(0, |batch| batch.offset_delta)
+    }
+
+    pub fn batches(&self) -> &[BatchMetadata] {
+        self.batches.as_slice()
+    }
+
+    fn maybe_update_producer_epoch(&mut self, producer_epoch: i16) {
+        if self.producer_epoch != producer_epoch {
+            self.batches.clear();
+            self.producer_epoch = producer_epoch;
+        }
+    }
+
+    fn add_batch(&mut self, producer_epoch: i16, batch: BatchMetadata) {
+        self.maybe_update_producer_epoch(producer_epoch);
+        self.batches.push(batch);
+        self.last_timestamp = batch.timestamp;
+    }
+
+    fn update(&mut self, next: &ProducerStateEntry) {
+        self.maybe_update_producer_epoch(next.producer_epoch);
+        for batch in next.batches.as_slice() {
+            self.batches.push(*batch);
+        }
+        self.coordinator_epoch = next.coordinator_epoch;
+        self.current_txn_first_offset = next.current_txn_first_offset;
+        self.last_timestamp = next.last_timestamp;
+    }
+
+    /// The batch that was appended with these very sequences in this epoch.
+    pub fn find_duplicate(&self, batch: &BatchHeader) -> Option<BatchMetadata> {
+        if batch.producer_epoch != self.producer_epoch {
+            return None;
+        }
+        let same = |seen: &&BatchMetadata| {
+            seen.first_sequence() == batch.base_sequence && seen.last_sequence == batch.last_sequence()
+        };
+        self.batches().iter().find(same).copied()
+    }
+}
+
+/// A transaction that this log holds records of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TxnMetadata {
+    pub producer_id: i64,
+    pub first_offset: LogOffsetMetadata,
+    /// The offset of its marker once that is written.
+    pub last_offset: Option<i64>,
+}
+
+/// A transaction that a marker just ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompletedTxn {
+    pub producer_id: i64,
+    pub first_offset: i64,
+    pub last_offset: i64,
+    pub is_aborted: bool,
+}
+
+/// The marker of a control batch: what it says, and the time stamp of its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MarkerRecord {
+    pub marker: EndTransactionMarker,
+    pub timestamp: i64,
+    /// 2 with transactions of KIP-890, whose markers carry the next epoch; else 0.
+    pub transaction_version: i16,
+}
+
+/// The changes that the batches of one append make to one producer: checked first, taken over after the write.
+#[derive(Debug, Clone)]
+pub struct ProducerAppendInfo {
+    topic_partition: TopicPartition,
+    current: ProducerStateEntry,
+    updated: ProducerStateEntry,
+    origin: AppendOrigin,
+    started: Vec<TxnMetadata>,
+}
+
+impl ProducerAppendInfo {
+    pub fn producer_id(&self) -> i64 {
+        self.current.producer_id
+    }
+
+    /// Checks a batch and notes it. `marker` is the record of a control batch (`None` for one that was cleaned empty);
+    /// `first_offset` places the batch.
+    pub fn append(
+        &mut self,
+        batch: &BatchHeader,
+        marker: Option<&MarkerRecord>,
+        first_offset: LogOffsetMetadata,
+    ) -> Result<Option<CompletedTxn>, LogError> {
+        if batch.is_control() {
+            return match marker {
+                Some(marker) => self.append_end_txn_marker(marker, batch.producer_epoch, batch.base_offset),
+                None => Ok(None),
+            };
+        }
+        self.append_data_batch(batch, first_offset)?;
+        Ok(None)
+    }
+
+    fn append_data_batch(
+        &mut self,
+        batch: &BatchHeader,
+        first_offset: LogOffsetMetadata,
+    ) -> Result<(), LogError> {
+        let offset = first_offset.message_offset;
+        self.check_producer_epoch(batch.producer_epoch, offset, 0)?;
+        if self.origin == AppendOrigin::Client {
+            self.check_sequence(batch.producer_epoch, batch.base_sequence, offset)?;
+        }
+        let last_offset = batch.last_offset();
+        self.updated.add_batch(
+            batch.producer_epoch,
+            BatchMetadata {
+                last_sequence: batch.last_sequence(),
+                last_offset,
+                offset_delta: (last_offset - offset) as i32,
+                timestamp: batch.max_timestamp,
+            },
+        );
+        match (self.updated.current_txn_first_offset, batch.is_transactional()) {
+            (Some(_), false) => Err(LogError::InvalidTxnState {
+                reason: format!(
+                    "Expected transactional write from producer {} at offset {offset} in partition {}",
+                    self.producer_id(),
+                    self.topic_partition
+                ),
+            }),
+            (None, true) => {
+                self.updated.current_txn_first_offset = Some(offset);
+                self.started.push(TxnMetadata {
+                    producer_id: self.producer_id(),
+                    first_offset,
+                    last_offset: None,
+                });
+                Ok(())
+            }
+            (Some(_), true) | (None, false) => Ok(()),
+        }
+    }
+
+    fn check_producer_epoch(
+        &self,
+        producer_epoch: i16,
+        offset: i64,
+        transaction_version: i16,
+    ) -> Result<(), LogError> {
+        let current = self.updated.producer_epoch;
+        // Markers of KIP-890 carry the next epoch, so that one of an older transaction can be told.
+        let strict = transaction_version >= 2;
+        let valid = if strict { producer_epoch > current } else { producer_epoch >= current };
+        if valid {
+            return Ok(());
+        }
+        let is_retried_marker = strict
+            && producer_epoch == current
+            && (self.updated.current_txn_first_offset.is_none() || producer_epoch == i16::MAX);
+        // A follower takes what its leader took.
+        if is_retried_marker || self.origin == AppendOrigin::Replication {
+            return Ok(());
+        }
+        Err(LogError::InvalidProducerEpoch {
+            reason: format!(
+                "Epoch of producer {} at offset {offset} in {} is {producer_epoch}, which is {} the last seen epoch \
+                 {current} (TV{transaction_version})",
+                self.producer_id(),
+                self.topic_partition,
+                if strict { "not greater than" } else { "smaller than" },
+            ),
+        })
+    }
+
+    fn check_sequence(&self, producer_epoch: i16, first_sequence: i32, offset: i64) -> Result<(), LogError> {
+        let updated_epoch = self.updated.producer_epoch;
+        if producer_epoch != updated_epoch {
+            if first_sequence != 0 && updated_epoch != NO_PRODUCER_EPOCH {
+                return Err(LogError::OutOfOrderSequence {
+                    reason: format!(
+                        "Invalid sequence number for new epoch of producer {} at offset {offset} in partition {}: \
+                         {producer_epoch} (request epoch), {first_sequence} (seq. number), {updated_epoch} (current \
+                         producer epoch)",
+                        self.producer_id(),
+                        self.topic_partition
+                    ),
+                });
+            }
+            return Ok(());
+        }
+        let current_last_sequence = if !self.updated.is_empty() {
+            self.updated.last_sequence()
+        } else if producer_epoch == self.current.producer_epoch {
+            self.current.last_sequence()
+        } else {
+            NO_SEQUENCE
+        };
+        // A producer that is not known (all its records are deleted) may go on with any sequence.
+        if self.current.producer_epoch == NO_PRODUCER_EPOCH || in_sequence(current_last_sequence, first_sequence)
+        {
+            return Ok(());
+        }
+        Err(LogError::OutOfOrderSequence {
+            reason: format!(
+                "Out of order sequence number for producer {} at offset {offset} in partition {}: {first_sequence} \
+                 (incoming seq. number), {current_last_sequence} (current end sequence number)",
+                self.producer_id(),
+                self.topic_partition
+            ),
+        })
+    }
+
+    fn append_end_txn_marker(
+        &mut self,
+        record: &MarkerRecord,
+        producer_epoch: i16,
+        offset: i64,
+    ) -> Result<Option<CompletedTxn>, LogError> {
+        self.check_producer_epoch(producer_epoch, offset, record.transaction_version)?;
+        let coordinator_epoch = record.marker.coordinator_epoch;
+        if self.updated.coordinator_epoch > coordinator_epoch && self.origin != AppendOrigin::Replication {
+            return Err(LogError::TransactionCoordinatorFenced {
+                reason: format!(
+                    "Invalid coordinator epoch for producerId {} at offset {offset} in partition {}: \
+                     {coordinator_epoch} (zombie), {} (current)",
+                    self.producer_id(),
+                    self.topic_partition,
+                    self.updated.coordinator_epoch
+                ),
+            });
+        }
+        // A marker without records of its transaction moves nothing, and is in no index.
+        let completed = self.updated.current_txn_first_offset.map(|first_offset| CompletedTxn {
+            producer_id: self.producer_id(),
+            first_offset,
+            last_offset: offset,
+            is_aborted: record.marker.control_type == ControlRecordType::Abort,
+        });
+        self.updated.maybe_update_producer_epoch(producer_epoch);
+        self.updated.coordinator_epoch = coordinator_epoch;
+        self.updated.current_txn_first_offset = None;
+        self.updated.last_timestamp = record.timestamp;
+        Ok(completed)
+    }
+}
+
+fn in_sequence(last_sequence: i32, next_sequence: i32) -> bool {
+    i64::from(next_sequence) == i64::from(last_sequence) + 1
+        || (next_sequence == 0 && last_sequence == i32::MAX)
+}
+
+/// The state of all producers of one log.
+#[derive(Debug)]
+pub struct ProducerState {
+    topic_partition: TopicPartition,
+    max_transaction_timeout_ms: i64,
+    producer_id_expiration_ms: i64,
+    producers: BTreeMap<i64, ProducerStateEntry>,
+    ongoing_txns: BTreeMap<i64, TxnMetadata>,
+    /// Ended, but the marker is above the high watermark.
+    unreplicated_txns: BTreeMap<i64, TxnMetadata>,
+    map_end_offset: i64,
+    last_snapshot_offset: i64,
+    /// Offsets of the `.snapshot` files.
+    snapshots: BTreeSet<i64>,
+}
+
+impl ProducerState {
+    pub fn new(
+        topic_partition: TopicPartition,
+        max_transaction_timeout_ms: i32,
+        producer_id_expiration_ms: i32,
+        snapshots: BTreeSet<i64>,
+    ) -> Self {
+        Self {
+            topic_partition,
+            max_transaction_timeout_ms: i64::from(max_transaction_timeout_ms),
+            producer_id_expiration_ms: i64::from(producer_id_expiration_ms),
+            producers: BTreeMap::new(),
+            ongoing_txns: BTreeMap::new(),
+            unreplicated_txns: BTreeMap::new(),
+            map_end_offset: 0,
+            last_snapshot_offset: 0,
+            snapshots,
+        }
+    }
+
+    pub fn map_end_offset(&self) -> i64 {
+        self.map_end_offset
+    }
+
+    pub fn last_snapshot_offset(&self) -> i64 {
+        self.last_snapshot_offset
+    }
+
+    pub fn snapshots(&self) -> &BTreeSet<i64> {
+        &self.snapshots
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.producers.is_empty() && self.unreplicated_txns.is_empty()
+    }
+
+    pub fn entry(&self, producer_id: i64) -> Option<&ProducerStateEntry> {
+        self.producers.get(&producer_id)
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = &ProducerStateEntry> {
+        self.producers.values()
+    }
+
+    pub fn summaries(&self) -> Vec<ProducerStateSummary> {
+        let summary = |entry: &ProducerStateEntry| ProducerStateSummary {
+            producer_id: entry.producer_id,
+            producer_epoch: entry.producer_epoch,
+            last_sequence: entry.last_sequence(),
+            last_timestamp: entry.last_timestamp,
+            coordinator_epoch: entry.coordinator_epoch,
+            current_txn_start_offset: entry.current_txn_first_offset.unwrap_or(-1),
+        };
+        self.producers.values().map(summary).collect()
+    }
+
+    pub fn has_ongoing_transaction(&self, producer_id: i64) -> bool {
+        self.entry(producer_id).is_some_and(|entry| entry.current_txn_first_offset.is_some())
+    }
+
+    /// The oldest open transaction hangs: its coordinator should have aborted it long ago.
+    pub fn has_late_transaction(&self, now_ms: i64) -> bool {
+        let oldest = self.ongoing_txns.values().next().and_then(|txn| self.entry(txn.producer_id));
+        oldest.is_some_and(|entry| {
+            entry.last_timestamp > 0
+                && now_ms - entry.last_timestamp > self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+        })
+    }
+
+    pub fn prepare_update(&self, producer_id: i64, origin: AppendOrigin) -> ProducerAppendInfo {
+        let current = self.entry(producer_id).copied().unwrap_or_else(|| ProducerStateEntry::empty(producer_id));
+        ProducerAppendInfo {
+            topic_partition: self.topic_partition.clone(),
+            current,
+            updated: ProducerStateEntry { batches: RecentBatches::default(), ..current },
+            origin,
+            started: Vec::new(),
+        }
+    }
+
+    pub fn update(&mut self, info: &ProducerAppendInfo) {
+        let entry =
+            self.producers.entry(info.producer_id()).or_insert_with(|| ProducerStateEntry::empty(info.producer_id()));
+        entry.update(&info.updated);
+        for txn in &info.started {
+            self.ongoing_txns.insert(txn.first_offset.message_offset, *txn);
+        }
+    }
+
+    pub fn update_map_end_offset(&mut self, offset: i64) {
+        self.map_end_offset = offset;
+    }
+
+    /// The last stable offset after this transaction ended: what its entry in the transaction index says.
+    pub fn last_stable_offset(&self, completed: &CompletedTxn) -> i64 {
+        self.ongoing_txns
+            .values()
+            .find(|txn| txn.producer_id != completed.producer_id)
+            .map_or(completed.last_offset + 1, |txn| txn.first_offset.message_offset)
+    }
+
+    pub fn complete_txn(&mut self, completed: &CompletedTxn) {
+        if let Some(mut txn) = self.ongoing_txns.remove(&completed.first_offset) {
+            txn.last_offset = Some(completed.last_offset);
+            self.unreplicated_txns.insert(completed.first_offset, txn);
+        }
+    }
+
+    /// Where the first transaction begins that is open or whose marker is not below the high watermark.
+    pub fn first_unstable_offset(&self) -> Option<LogOffsetMetadata> {
+        let unreplicated = self.unreplicated_txns.values().next().map(|txn| txn.first_offset);
+        let undecided = self.ongoing_txns.values().next().map(|txn| txn.first_offset);
+        match (unreplicated, undecided) {
+            (Some(a), Some(b)) => Some(if b.message_offset < a.message_offset { b } else { a }),
+            (a, b) => a.or(b),
+        }
+    }
+
+    pub fn on_high_watermark_updated(&mut self, high_watermark: i64) {
+        self.unreplicated_txns.retain(|_, txn| txn.last_offset.is_none_or(|last| last >= high_watermark));
+    }
+
+    fn is_expired(&self, now_ms: i64, entry: &ProducerStateEntry) -> bool {
+        entry.current_txn_first_offset.is_none()
+            && now_ms - entry.last_timestamp >= self.producer_id_expiration_ms
+    }
+
+    pub fn remove_expired_producers(&mut self, now_ms: i64) {
+        let expired: Vec<i64> = self
+            .producers
+            .values()
+            .filter(|entry| self.is_expired(now_ms, entry))
+            .map(|entry| entry.producer_id)
+            .collect();
+        for producer_id in expired {
+            self.producers.remove(&producer_id);
+        }
+    }
+
+    /// Forgets all but which snapshots there are, and takes over the snapshot at `offset` (without those that expired).
+    pub fn load_snapshot(&mut self, offset: i64, entries: Vec<ProducerStateEntry>, now_ms: i64) {
+        self.clear();
+        for entry in entries {
+            if self.is_expired(now_ms, &entry) {
+                continue;
+            }
+            if let Some(first_offset) = entry.current_txn_first_offset {
+                self.ongoing_txns.insert(
+                    first_offset,
+                    TxnMetadata {
+                        producer_id: entry.producer_id,
+                        first_offset: LogOffsetMetadata::offset_only(first_offset),
+                        last_offset: None,
+                    },
+                );
+            }
+            self.producers.insert(entry.producer_id, entry);
+        }
+        self.last_snapshot_offset = offset;
+        self.map_end_offset = offset;
+    }
+
+    /// No snapshot is left to load: nothing is known, the log's batches are read from `log_start_offset` on.
+    pub fn start_empty(&mut self, log_start_offset: i64) {
+        self.clear();
+        self.last_snapshot_offset = log_start_offset;
+        self.map_end_offset = log_start_offset;
+    }
+
+    fn clear(&mut self) {
+        self.producers.clear();
+        self.ongoing_txns.clear();
+        self.unreplicated_txns.clear();
+    }
+
+    /// A log that goes on at `offset` without anything before.
+    pub fn truncate_fully_and_start_at(&mut self, offset: i64) {
+        self.clear();
+        self.last_snapshot_offset = 0;
+        self.map_end_offset = offset;
+    }
+
+    pub fn on_log_start_offset_incremented(&mut self, log_start_offset: i64) {
+        self.on_high_watermark_updated(log_start_offset);
+        self.map_end_offset = self.map_end_offset.max(log_start_offset);
+        self.last_snapshot_offset = self.snapshots.last().copied().unwrap_or(log_start_offset);
+    }
+
+    /// The offset that a snapshot would have now; `None` when the last one has it all.
+    pub fn snapshot_due(&self) -> Option<i64> {
+        (self.map_end_offset > self.last_snapshot_offset).then_some(self.map_end_offset)
+    }
+
+    pub fn on_snapshot_taken(&mut self, offset: i64) {
+        self.snapshots.insert(offset);
+        self.last_snapshot_offset = offset;
+    }
+
+    /// Drops a snapshot from the list; true when it was in it, and its file must go.
+    pub fn remove_snapshot(&mut self, offset: i64) -> bool {
+        self.snapshots.remove(&offset)
+    }
+
+    /// Which snapshots a start keeps: those at the base of a segment, and the last one if it is above all of them (the
+    /// one of a clean shutdown). Gives those to be removed.
+    pub fn stray_snapshots(snapshots: &BTreeSet<i64>, segment_base_offsets: &[i64]) -> Vec<i64> {
+        let mut strays: Vec<i64> =
+            snapshots.iter().copied().filter(|offset| !segment_base_offsets.contains(offset)).collect();
+        let last_base = segment_base_offsets.last().copied();
+        if let Some(&last_stray) = strays.last()
+            && last_base.is_none_or(|base| last_stray > base)
+        {
+            strays.pop();
+        }
+        strays
+    }
+
+    #[cfg(test)]
+    pub fn ongoing_first_offsets(&self) -> Vec<i64> {
+        self.ongoing_txns.keys().copied().collect()
+    }
+}
+
+// ---- the snapshot file
+
+const SNAPSHOT_VERSION: i16 = 1;
+const SNAPSHOT_ENTRIES_OFFSET: usize = 6;
+const SNAPSHOT_ENTRY_SIZE: usize = 46;
+
+/// Why a `.snapshot` file is not used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CorruptSnapshot {
+    #[error("Snapshot contained an unknown file version {0}")]
+    Version(i16),
+    #[error("Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored}. Computed crc: {computed}")]
+    Crc { stored: u32, computed: u32 },
+    #[error("Snapshot failed schema validation")]
+    Length,
+}
+
+/// Version i16, CRC-32C u32 of what follows, count i32, entries of 46 bytes.
+pub fn encode_snapshot<'a>(entries: impl Iterator<Item = &'a ProducerStateEntry>) -> Vec<u8> {
+    let mut bytes = vec![0u8; SNAPSHOT_ENTRIES_OFFSET + 4];
+    let mut count = 0i32;
+    for entry in entries {
+        count += 1;
+        bytes.extend_from_slice(&entry.producer_id.to_be_bytes());
+        bytes.extend_from_slice(&entry.producer_epoch.to_be_bytes());
+        bytes.extend_from_slice(&entry.last_sequence().to_be_bytes());
+        bytes.extend_from_slice(&entry.last_data_offset().to_be_bytes());
+        bytes.extend_from_slice(&entry.last_offset_delta().to_be_bytes());
+        bytes.extend_from_slice(&entry.last_timestamp.to_be_bytes());
+        bytes.extend_from_slice(&entry.coordinator_epoch.to_be_bytes());
+        bytes.extend_from_slice(&entry.current_txn_first_offset.unwrap_or(-1).to_be_bytes());
+    }
+    bytes[0..2].copy_from_slice(&SNAPSHOT_VERSION.to_be_bytes());
+    bytes[SNAPSHOT_ENTRIES_OFFSET..SNAPSHOT_ENTRIES_OFFSET + 4].copy_from_slice(&count.to_be_bytes());
+    let crc = crc32c::crc32c(&bytes[SNAPSHOT_ENTRIES_OFFSET..]);
+    bytes[2..SNAPSHOT_ENTRIES_OFFSET].copy_from_slice(&crc.to_be_bytes());
+    bytes
+}
+
+pub fn decode_snapshot(bytes: &[u8]) -> Result<Vec<ProducerStateEntry>, CorruptSnapshot> {
+    let version = i16::from_be_bytes(field(bytes, 0)?);
+    if version != SNAPSHOT_VERSION {
+        return Err(CorruptSnapshot::Version(version));
+    }
+    let stored = u32::from_be_bytes(field(bytes, 2)?);
+    let count = i32::from_be_bytes(field(bytes, SNAPSHOT_ENTRIES_OFFSET)?);
+    let computed = crc32c::crc32c(&bytes[SNAPSHOT_ENTRIES_OFFSET..]);
+    if stored != computed {
+        return Err(CorruptSnapshot::Crc { stored, computed });
+    }
+    let entries = &bytes[SNAPSHOT_ENTRIES_OFFSET + 4..];
+    if usize::try_from(count).ok().and_then(|count| count.checked_mul(SNAPSHOT_ENTRY_SIZE)) != Some(entries.len()) {
+        return Err(CorruptSnapshot::Length);
+    }
+    entries.chunks_exact(SNAPSHOT_ENTRY_SIZE).map(decode_entry).collect()
+}
+
+fn decode_entry(bytes: &[u8]) -> Result<ProducerStateEntry, CorruptSnapshot> {
+    let last_offset = i64::from_be_bytes(field(bytes, 14)?);
+    let timestamp = i64::from_be_bytes(field(bytes, 26)?);
+    let txn_first_offset = i64::from_be_bytes(field(bytes, 38)?);
+    let mut entry = ProducerStateEntry {
+        producer_id: i64::from_be_bytes(field(bytes, 0)?),
+        producer_epoch: i16::from_be_bytes(field(bytes, 8)?),
+        coordinator_epoch: i32::from_be_bytes(field(bytes, 34)?),
+        last_timestamp: timestamp,
+        current_txn_first_offset: (txn_first_offset >= 0).then_some(txn_first_offset),
+        batches: RecentBatches::default(),
+    };
+    if last_offset >= 0 {
+        entry.batches.push(BatchMetadata {
+            last_sequence: i32::from_be_bytes(field(bytes, 10)?),
+            last_offset,
+            offset_delta: i32::from_be_bytes(field(bytes, 22)?),
+            timestamp,
+        });
+    }
+    Ok(entry)
+}
+
+fn field<const N: usize>(bytes: &[u8], position: usize) -> Result<[u8; N], CorruptSnapshot> {
+    bytes.get(position..).and_then(|rest| rest.first_chunk::<N>()).copied().ok_or(CorruptSnapshot::Length)
+}
+
+#[cfg(test)]
+#[path = "producer_state_test.rs"]
+mod producer_state_test;

@@ -1,0 +1,557 @@
+//! What a start does to one partition's folder (Kafka's LogLoader): finish or undo what a crash interrupted, recover the
+//! segments that may be torn, and build the log from what is left.
+//!
+//! After a clean shutdown nothing is read but the tail of the active segment. After any other end the segments from the
+//! recovery point on are read whole: their batches are checked, their indexes, leader epochs and producer snapshots built
+//! anew, and the log ends before the first batch that is not whole. A segment whose offset index is missing is recovered in
+//! either case. What lies below the recovery point is taken as it is, as Kafka does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::batch_scanner::{BatchScanner, ScanError};
+use super::checkpoint::{self, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
+use super::leader_epoch_cache::LeaderEpochCache;
+use super::log_append::{complete_transaction, marker_of};
+use super::log_dir::{Deletion, LogContext, LogDir};
+use super::log_read::floor_segment;
+use super::log_segment::{LogSegment, SegmentFiles};
+use super::open_file_cache::{
+    CLEANED_SUFFIX, DELETED_SUFFIX, FileHandle, FileKind, PartitionDir, SWAP_SUFFIX, file_name, remove_if_exists,
+};
+use super::producer_files::ProducerFiles;
+use super::producer_state::ProducerState;
+use super::unified_log::{LoadedLog, Segments, UnifiedLog, segment_config};
+use super::{AppendOrigin, LogConfig, LogError, LogOffsetMetadata, TopicPartition};
+use crate::record::{RecordError, crc_is_valid};
+
+/// How a log is opened.
+pub(crate) struct LogLoader<'a> {
+    pub context: &'a Arc<LogContext>,
+    pub log_dir: &'a Arc<LogDir>,
+    pub topic_partition: TopicPartition,
+    /// The partition's folder, which is there.
+    pub path: PathBuf,
+    pub config: LogConfig,
+    pub had_clean_shutdown: bool,
+    /// From `log-start-offset-checkpoint`, else 0.
+    pub log_start_offset: i64,
+    /// From `recovery-point-offset-checkpoint`, else 0.
+    pub recovery_point: i64,
+    /// From `replication-offset-checkpoint`, else 0.
+    pub high_watermark: i64,
+    /// For a new log: its id, which is written down.
+    pub new_topic_id: Option<Uuid>,
+}
+
+/// A file of a segment by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SegmentFile {
+    base_offset: i64,
+    kind: FileKind,
+}
+
+const KINDS: [FileKind; 5] = [
+    FileKind::Log,
+    FileKind::OffsetIndex,
+    FileKind::TimeIndex,
+    FileKind::TransactionIndex,
+    FileKind::ProducerSnapshot,
+];
+
+fn parse_file_name(name: &str) -> Option<SegmentFile> {
+    let (digits, _) = name.split_once('.')?;
+    let base_offset: i64 = digits.parse().ok().filter(|offset| *offset >= 0)?;
+    let extension = &name[digits.len()..];
+    KINDS.into_iter().find(|kind| kind.extension() == extension).map(|kind| SegmentFile { base_offset, kind })
+}
+
+/// The folder's files by kind: those of segments, and what an interrupted cleaning left.
+#[derive(Default)]
+struct Listing {
+    segments: BTreeMap<i64, Vec<FileKind>>,
+    snapshots: BTreeSet<i64>,
+    swaps: Vec<(SegmentFile, PathBuf)>,
+    cleaned: Vec<(SegmentFile, PathBuf)>,
+    deleted: Vec<PathBuf>,
+}
+
+/// The state of a load in progress.
+struct Loading<'a> {
+    loader: &'a LogLoader<'a>,
+    dir: Arc<PartitionDir>,
+    segments: Segments,
+    epochs: LeaderEpochCache,
+    epochs_changed: bool,
+    snapshots: BTreeSet<i64>,
+}
+
+impl LogLoader<'_> {
+    pub fn load(self) -> Result<Arc<UnifiedLog>, LogError> {
+        let dir = PartitionDir::new(self.path.clone());
+        let mut listing = self.list()?;
+        if self.finish_interrupted_cleaning(&dir, &mut listing)? {
+            listing = self.list()?;
+        }
+        let topic_id = self.read_topic_id()?;
+        let (epochs, epochs_lost) = self.read_epochs()?;
+        let mut loading = Loading {
+            loader: &self,
+            dir,
+            segments: Vec::new(),
+            epochs,
+            epochs_changed: false,
+            snapshots: listing.snapshots.clone(),
+        };
+        loading.load_segments(&listing)?;
+        let (recovery_point, log_end_offset) = loading.recover_log()?;
+        if epochs_lost {
+            loading.rebuild_epochs()?;
+        }
+        loading.finish(topic_id, recovery_point, log_end_offset)
+    }
+
+    fn fail(&self, path: &Path, operation: &'static str, error: io::Error) -> LogError {
+        self.log_dir.fail(path, operation, error)
+    }
+
+    fn list(&self) -> Result<Listing, LogError> {
+        let names = self.context.disk.list(&self.path).map_err(|error| self.fail(&self.path, "listing", error))?;
+        let mut listing = Listing::default();
+        for (name, is_directory) in names {
+            let path = self.path.join(&name);
+            let Some(name) = name.to_str().filter(|_| !is_directory) else {
+                continue;
+            };
+            if let Some(stem) = name.strip_suffix(DELETED_SUFFIX) {
+                // Snapshots of the metadata log are raft's to remove.
+                if !stem.ends_with(".checkpoint") {
+                    listing.deleted.push(path);
+                }
+            } else if let Some(file) = name.strip_suffix(CLEANED_SUFFIX).and_then(parse_file_name) {
+                listing.cleaned.push((file, path));
+            } else if let Some(file) = name.strip_suffix(SWAP_SUFFIX).and_then(parse_file_name) {
+                listing.swaps.push((file, path));
+            } else if let Some(file) = parse_file_name(name) {
+                if file.kind == FileKind::ProducerSnapshot {
+                    listing.snapshots.insert(file.base_offset);
+                } else {
+                    listing.segments.entry(file.base_offset).or_default().push(file.kind);
+                }
+            }
+        }
+        Ok(listing)
+    }
+
+    /// Removes what was about to be removed; a cleaning that came as far as `.swap` files is completed, one that had only
+    /// `.cleaned` files is undone. True when files were changed that the listing names.
+    fn finish_interrupted_cleaning(
+        &self,
+        dir: &Arc<PartitionDir>,
+        listing: &mut Listing,
+    ) -> Result<bool, LogError> {
+        let disk = &*self.context.disk;
+        let remove =
+            |path: &Path| remove_if_exists(disk, path).map_err(|error| self.fail(path, "deleting", error));
+        for path in &listing.deleted {
+            remove(path)?;
+        }
+        let first_cleaned = listing.cleaned.iter().map(|(file, _)| file.base_offset).min();
+        for (_, path) in &listing.cleaned {
+            remove(path)?;
+        }
+        if listing.swaps.is_empty() {
+            return Ok(false);
+        }
+        // Swaps above a `.cleaned` file belong to a split that did not complete (KAFKA-6264).
+        let (invalid, valid): (Vec<_>, Vec<_>) = listing
+            .swaps
+            .drain(..)
+            .partition(|(file, _)| first_cleaned.is_some_and(|first| file.base_offset >= first));
+        for (_, path) in &invalid {
+            remove(path)?;
+        }
+        let (mut first_offset, mut end_offset) = (i64::MAX, i64::MIN);
+        for (file, path) in valid.iter().filter(|(file, _)| file.kind == FileKind::Log) {
+            first_offset = first_offset.min(file.base_offset);
+            end_offset = end_offset.max(self.next_offset_of(path, file.base_offset)?);
+        }
+        for (base_offset, kinds) in listing.segments.range(first_offset.min(end_offset)..end_offset.max(first_offset)) {
+            for kind in kinds.iter().filter(|_| first_offset < end_offset) {
+                tracing::info!("removing {} which was cleaned", file_name(*base_offset, *kind));
+                remove(&self.path.join(file_name(*base_offset, *kind)))?;
+            }
+        }
+        for (file, path) in &valid {
+            let target = self.path.join(file_name(file.base_offset, file.kind));
+            disk.rename(path, &target).map_err(|error| self.fail(path, "renaming", error))?;
+        }
+        dir.mark_dirty();
+        Ok(true)
+    }
+
+    /// The offset after the last batch of a `.log.swap` file.
+    fn next_offset_of(&self, path: &Path, base_offset: i64) -> Result<i64, LogError> {
+        let fail = |error: ScanError| self.log_dir.scan_error(path, "reading", error);
+        let file =
+            self.context.disk.open(path, crate::io::disk::OpenMode::Read).map_err(|error| fail(error.into()))?;
+        let end = file.len().map_err(|error| fail(error.into()))?;
+        let mut scanner = super::batch_scanner::HeaderScanner::new(file, 0, end);
+        let mut next_offset = base_offset;
+        while let Some(batch) = scanner.next_batch().map_err(fail)? {
+            next_offset = batch.header.next_offset();
+        }
+        Ok(next_offset)
+    }
+
+    fn read_topic_id(&self) -> Result<Option<Uuid>, LogError> {
+        let path = self.path.join(PARTITION_METADATA);
+        let text = checkpoint::read_text(&*self.context.disk, &path)
+            .map_err(|error| self.fail(&path, "reading", error))?;
+        match text.map(|text| checkpoint::parse_partition_metadata(&text)) {
+            None => Ok(None),
+            Some(Ok(topic_id)) => Ok(topic_id),
+            Some(Err(error)) => {
+                let source = io::Error::new(io::ErrorKind::InvalidData, error);
+                Err(self.fail(&path, "reading", source))
+            }
+        }
+    }
+
+    /// The cache, and whether its file could not be read and the batches must tell.
+    fn read_epochs(&self) -> Result<(LeaderEpochCache, bool), LogError> {
+        let path = self.path.join(LEADER_EPOCH_CHECKPOINT);
+        let text = checkpoint::read_text(&*self.context.disk, &path)
+            .map_err(|error| self.fail(&path, "reading", error))?;
+        match text.as_deref().map(checkpoint::parse_epochs) {
+            None => Ok((LeaderEpochCache::default(), false)),
+            Some(Ok(entries)) => Ok((LeaderEpochCache::from_entries(entries), false)),
+            Some(Err(error)) => {
+                tracing::warn!("{}: {error}; reading the leader epochs from the batches", path.display());
+                Ok((LeaderEpochCache::default(), true))
+            }
+        }
+    }
+}
+
+impl Loading<'_> {
+    fn files(&self) -> SegmentFiles<'_> {
+        SegmentFiles { cache: &self.loader.context.cache, dir: &self.dir }
+    }
+
+    fn fail(&self, segment: &LogSegment, operation: &'static str, error: ScanError) -> LogError {
+        self.loader.log_dir.scan_error(&segment.log_handle().path(), operation, error)
+    }
+
+    fn producer_files(&self) -> ProducerFiles<'_> {
+        ProducerFiles { context: self.loader.context, log_dir: self.loader.log_dir, dir: &self.dir }
+    }
+
+    fn new_producer_state(&self, snapshots: BTreeSet<i64>) -> ProducerState {
+        let config = &self.loader.context.producer_state;
+        ProducerState::new(
+            self.loader.topic_partition.clone(),
+            config.max_transaction_timeout_ms,
+            config.producer_id_expiration_ms,
+            snapshots,
+        )
+    }
+
+    fn load_segments(&mut self, listing: &Listing) -> Result<(), LogError> {
+        let context = self.loader.context;
+        for (base_offset, kinds) in &listing.segments {
+            if !kinds.contains(&FileKind::Log) {
+                for kind in kinds {
+                    let path = self.dir.path().join(file_name(*base_offset, *kind));
+                    tracing::warn!("removing {}, which has no log file", path.display());
+                    remove_if_exists(&*context.disk, &path)
+                        .map_err(|error| self.loader.fail(&path, "deleting", error))?;
+                }
+                continue;
+            }
+            let has_txn_index = kinds.contains(&FileKind::TransactionIndex);
+            let config = segment_config(&self.loader.config, context);
+            let path = self.dir.path().join(file_name(*base_offset, FileKind::Log));
+            let opened = LogSegment::open(&self.files(), *base_offset, &config, has_txn_index).and_then(|segment| {
+                if !kinds.contains(&FileKind::TimeIndex) {
+                    create(segment.time_index.file().handle())?;
+                }
+                let is_sane = kinds.contains(&FileKind::OffsetIndex) && segment.txn_index.sanity_check()?;
+                Ok((segment, is_sane))
+            });
+            let (segment, is_sane) = opened.map_err(|error| self.loader.fail(&path, "opening", error))?;
+            let segment = Arc::new(segment);
+            if !is_sane {
+                tracing::warn!("an index of {} is missing or damaged: building it anew", path.display());
+                self.recover_segment(&segment)?;
+            }
+            self.segments.push(segment);
+        }
+        Ok(())
+    }
+
+    /// Checks all batches of a segment and builds what belongs to it anew. Returns the bytes that were cut off.
+    fn recover_segment(&mut self, segment: &Arc<LogSegment>) -> Result<u64, LogError> {
+        let mut state = self.new_producer_state(self.snapshots.clone());
+        if !self.segments.is_empty() {
+            let before: Segments =
+                self.segments.iter().filter(|s| s.base_offset() <= segment.base_offset()).cloned().collect();
+            self.producer_files().rebuild(
+                &mut state,
+                &before,
+                self.loader.log_start_offset,
+                segment.base_offset(),
+                false,
+            )?;
+        } else {
+            state.start_empty(segment.base_offset());
+        }
+        let size = segment.size();
+        let valid = self.recover_batches(segment, &mut state)?;
+        let io = |error: io::Error| self.fail(segment, "recovering", error.into());
+        if valid < size {
+            segment.set_size(valid).map_err(io)?;
+        }
+        segment.on_become_inactive().map_err(io)?;
+        self.producer_files().take_snapshot(&mut state)?;
+        self.snapshots = state.snapshots().clone();
+        Ok(size - valid)
+    }
+
+    /// The bytes of whole batches at the start of the segment.
+    fn recover_batches(&mut self, segment: &Arc<LogSegment>, state: &mut ProducerState) -> Result<u64, LogError> {
+        let fail = |error: ScanError| {
+            self.loader.log_dir.scan_error(&segment.log_handle().path(), "recovering", error)
+        };
+        segment.start_recovery().map_err(|error| fail(error.into()))?;
+        let file = segment.file().map_err(|error| fail(error.into()))?;
+        let mut scanner = BatchScanner::new(file, 0, segment.size());
+        let mut next_offset = segment.base_offset();
+        let mut valid = 0;
+        loop {
+            let (batch, bytes) = match scanner.next_batch() {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                Err(ScanError::Record(error)) => {
+                    log_invalid(segment, valid, &error);
+                    break;
+                }
+                Err(error) => return Err(fail(error)),
+            };
+            let header = &batch.header;
+            if !crc_is_valid(&bytes) || header.base_offset < next_offset || !segment.fits(header.last_offset()) {
+                let error = RecordError::InvalidCrc { stored: header.crc, computed: 0 };
+                log_invalid(segment, valid, &error);
+                break;
+            }
+            segment.recover_batch(&batch).map_err(|error| fail(error.into()))?;
+            if header.magic >= 2 {
+                let epoch = header.partition_leader_epoch;
+                if epoch >= 0 && self.epochs.latest_epoch().is_none_or(|latest| epoch > latest) {
+                    self.epochs_changed |= self.epochs.assign(epoch, header.base_offset);
+                }
+            }
+            if header.has_producer_id() {
+                let mut update = state.prepare_update(header.producer_id, AppendOrigin::Replication);
+                let first_offset = LogOffsetMetadata {
+                    message_offset: header.base_offset,
+                    segment_base_offset: segment.base_offset(),
+                    relative_position_in_segment: batch.position as i64,
+                };
+                let marker = match marker_of(header, &bytes) {
+                    Ok(marker) => marker,
+                    Err(error) => {
+                        log_invalid(segment, valid, &error);
+                        break;
+                    }
+                };
+                let completed = update.append(header, marker.as_ref(), first_offset)?;
+                state.update(&update);
+                if let Some(completed) = completed {
+                    complete_transaction(state, &completed, segment).map_err(|error| fail(error.into()))?;
+                }
+            }
+            next_offset = header.next_offset();
+            state.update_map_end_offset(next_offset);
+            valid = batch.end();
+        }
+        Ok(valid)
+    }
+
+    /// Recovers what may be torn. Gives the recovery point and the log end offset.
+    fn recover_log(&mut self) -> Result<(i64, i64), LogError> {
+        let checkpoint = self.loader.recovery_point;
+        if !self.loader.had_clean_shutdown {
+            let first = floor_segment(&self.segments, checkpoint).unwrap_or(0);
+            let unflushed: Segments = self.segments.get(first..).unwrap_or_default().to_vec();
+            for (index, segment) in unflushed.iter().enumerate() {
+                tracing::info!(
+                    "{}: recovering the unflushed segment {}",
+                    self.loader.topic_partition,
+                    segment.base_offset()
+                );
+                if self.recover_segment(segment)? > 0 {
+                    tracing::warn!(
+                        "{}: segment {} was torn or damaged; the log ends there",
+                        self.loader.topic_partition,
+                        segment.base_offset()
+                    );
+                    self.segments.truncate(first + index + 1);
+                    self.remove_segments(&unflushed[index + 1..])?;
+                    break;
+                }
+            }
+        }
+        let log_start_offset = self.loader.log_start_offset;
+        let mut log_end_offset = None;
+        if let Some(last) = self.segments.last() {
+            let end = last.read_next_offset().map_err(|error| self.fail(last, "reading", error))?;
+            if end >= log_start_offset {
+                log_end_offset = Some(end);
+            } else {
+                tracing::warn!(
+                    "{}: the log ends at {end}, below its start {log_start_offset}: removing all segments",
+                    self.loader.topic_partition
+                );
+                let all = std::mem::take(&mut self.segments);
+                self.remove_segments(&all)?;
+                self.epochs.clear();
+                self.epochs_changed = true;
+            }
+        }
+        if self.segments.is_empty() {
+            let config = segment_config(&self.loader.config, self.loader.context);
+            let segment = LogSegment::create(&self.files(), log_start_offset, &config)
+                .map_err(|error| self.loader.fail(&self.dir.path(), "creating a segment in", error))?;
+            self.segments.push(Arc::new(segment));
+        }
+        match log_end_offset {
+            Some(end) if self.loader.had_clean_shutdown => Ok((end, end)),
+            end => {
+                let end = end.unwrap_or(log_start_offset);
+                Ok((checkpoint.min(end), end))
+            }
+        }
+    }
+
+    fn remove_segments(&mut self, segments: &[Arc<LogSegment>]) -> Result<(), LogError> {
+        if segments.is_empty() {
+            return Ok(());
+        }
+        let mut snapshots = Vec::new();
+        for segment in segments {
+            segment
+                .change_suffix(DELETED_SUFFIX)
+                .map_err(|error| self.fail(segment, "renaming", error.into()))?;
+            if self.snapshots.remove(&segment.base_offset()) {
+                snapshots
+                    .push(self.dir.path().join(file_name(segment.base_offset(), FileKind::ProducerSnapshot)));
+            }
+        }
+        let context = self.loader.context;
+        let due_ms = context.clock.now_ms().saturating_add(self.loader.config.file_delete_delay_ms);
+        for path in &snapshots {
+            remove_if_exists(&*context.disk, path).map_err(|error| self.loader.fail(path, "deleting", error))?;
+        }
+        context.deferred.delete_at(
+            due_ms,
+            Deletion::Segments {
+                log_dir: Arc::clone(self.loader.log_dir),
+                segments: segments.to_vec(),
+                snapshots: Vec::new(),
+            },
+        );
+        Ok(())
+    }
+
+    /// The epochs file is damaged: the batches' headers say the same.
+    fn rebuild_epochs(&mut self) -> Result<(), LogError> {
+        for segment in self.segments.clone() {
+            let mut scanner =
+                segment.headers_from(0).map_err(|error| self.fail(&segment, "reading", error))?;
+            while let Some(batch) = scanner.next_batch().map_err(|error| self.fail(&segment, "reading", error))? {
+                let epoch = batch.header.partition_leader_epoch;
+                if epoch >= 0 && self.epochs.latest_epoch().is_none_or(|latest| epoch > latest) {
+                    self.epochs.assign(epoch, batch.header.base_offset);
+                }
+            }
+        }
+        self.epochs_changed = true;
+        Ok(())
+    }
+
+    fn finish(
+        mut self,
+        topic_id: Option<Uuid>,
+        recovery_point: i64,
+        log_end_offset: i64,
+    ) -> Result<Arc<UnifiedLog>, LogError> {
+        let loader = self.loader;
+        let log_start_offset = loader.log_start_offset.max(self.segments[0].base_offset());
+        self.epochs_changed |= self.epochs.truncate_from_end(log_end_offset);
+        self.epochs_changed |= self.epochs.truncate_from_start(loader.log_start_offset);
+        let disk = &*loader.context.disk;
+        if self.epochs_changed {
+            let path = self.dir.path().join(LEADER_EPOCH_CHECKPOINT);
+            let text = checkpoint::format_epochs(self.epochs.entries());
+            disk.write_atomically(&path, text.as_bytes())
+                .map_err(|error| loader.fail(&path, "writing", error))?;
+        }
+        let bases: Vec<i64> = self.segments.iter().map(|segment| segment.base_offset()).collect();
+        for stray in ProducerState::stray_snapshots(&self.snapshots, &bases) {
+            self.snapshots.remove(&stray);
+            let path = self.dir.path().join(file_name(stray, FileKind::ProducerSnapshot));
+            remove_if_exists(disk, &path).map_err(|error| loader.fail(&path, "deleting", error))?;
+        }
+        let mut producer_state = self.new_producer_state(self.snapshots.clone());
+        self.producer_files().rebuild(
+            &mut producer_state,
+            &self.segments,
+            log_start_offset,
+            log_end_offset,
+            loader.had_clean_shutdown,
+        )?;
+        let active = &self.segments[self.segments.len() - 1];
+        let log_end = LogOffsetMetadata {
+            message_offset: log_end_offset,
+            segment_base_offset: active.base_offset(),
+            relative_position_in_segment: active.size() as i64,
+        };
+        let mut unsynced_metadata = false;
+        if let (None, Some(new_id)) = (topic_id, loader.new_topic_id) {
+            let path = self.dir.path().join(PARTITION_METADATA);
+            let text = checkpoint::format_partition_metadata(new_id);
+            disk.replace(&path, text.as_bytes()).map_err(|error| loader.fail(&path, "writing", error))?;
+            self.dir.mark_dirty();
+            unsynced_metadata = true;
+        }
+        UnifiedLog::from_loaded(LoadedLog {
+            topic_partition: loader.topic_partition.clone(),
+            context: Arc::clone(loader.context),
+            log_dir: Arc::clone(loader.log_dir),
+            dir: self.dir,
+            config: loader.config.clone(),
+            topic_id: topic_id.or(loader.new_topic_id),
+            segments: self.segments,
+            epochs: self.epochs,
+            producer_state,
+            log_start_offset,
+            log_end,
+            recovery_point,
+            high_watermark: loader.high_watermark,
+            unsynced_metadata,
+        })
+    }
+}
+
+fn create(handle: &Arc<FileHandle>) -> io::Result<()> {
+    handle.create()
+}
+
+fn log_invalid(segment: &LogSegment, position: u64, error: &RecordError) {
+    tracing::warn!("invalid batch in {} at byte {position}: {error}", segment.log_handle().path().display());
+}

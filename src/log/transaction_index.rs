@@ -1,0 +1,146 @@
+//! The transaction index of a segment: the aborted transactions whose marker is in it.
+//!
+//! Entry (34 bytes): version i16 (0), producer id, first offset, last offset, last stable offset (all i64). The file is made
+//! with the first entry. Entries are in the order of their markers, so last offsets grow; `last_stable_offset` is the one
+//! after the marker: a read that ends below it needs no later entry.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::open_file_cache::FileHandle;
+use super::types::AbortedTransaction;
+
+const ENTRY_SIZE: usize = 34;
+const CURRENT_VERSION: i16 = 0;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AbortedTxn {
+    pub producer_id: i64,
+    pub first_offset: i64,
+    pub last_offset: i64,
+    pub last_stable_offset: i64,
+}
+
+impl AbortedTxn {
+    pub fn as_aborted_transaction(&self) -> AbortedTransaction {
+        AbortedTransaction { producer_id: self.producer_id, first_offset: self.first_offset }
+    }
+
+    fn encode(&self) -> [u8; ENTRY_SIZE] {
+        let mut entry = [0u8; ENTRY_SIZE];
+        entry[..2].copy_from_slice(&CURRENT_VERSION.to_be_bytes());
+        let fields = [self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset];
+        for (index, field) in fields.iter().enumerate() {
+            entry[2 + index * 8..10 + index * 8].copy_from_slice(&field.to_be_bytes());
+        }
+        entry
+    }
+
+    fn decode(entry: &[u8]) -> io::Result<Self> {
+        let field = |position: usize| {
+            entry.get(position..).and_then(|rest| rest.first_chunk::<8>()).map(|bytes| i64::from_be_bytes(*bytes))
+        };
+        let version = entry.first_chunk::<2>().map(|bytes| i16::from_be_bytes(*bytes));
+        match (version, field(2), field(10), field(18), field(26)) {
+            (
+                Some(CURRENT_VERSION),
+                Some(producer_id),
+                Some(first_offset),
+                Some(last_offset),
+                Some(last_stable_offset),
+            ) => Ok(Self { producer_id, first_offset, last_offset, last_stable_offset }),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected aborted transaction version")),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct TransactionIndex {
+    handle: Arc<FileHandle>,
+    base_offset: i64,
+    /// The file is there.
+    present: AtomicBool,
+}
+
+impl TransactionIndex {
+    pub fn new(handle: Arc<FileHandle>, base_offset: i64, present: bool) -> Self {
+        Self { handle, base_offset, present: AtomicBool::new(present) }
+    }
+
+    pub fn handle(&self) -> &Arc<FileHandle> {
+        &self.handle
+    }
+
+    fn is_present(&self) -> bool {
+        self.present.load(Ordering::Acquire)
+    }
+
+    pub fn all(&self) -> io::Result<Vec<AbortedTxn>> {
+        if !self.is_present() {
+            return Ok(Vec::new());
+        }
+        let file = self.handle.get()?;
+        let mut bytes = vec![0u8; file.len()? as usize];
+        let read = file.read_at(&mut bytes, 0)?;
+        bytes[..read].chunks_exact(ENTRY_SIZE).map(AbortedTxn::decode).collect()
+    }
+
+    pub fn append(&self, txn: &AbortedTxn) -> io::Result<()> {
+        if !self.is_present() {
+            self.handle.create()?;
+            self.present.store(true, Ordering::Release);
+        }
+        let file = self.handle.get()?;
+        let length = file.len()?;
+        file.write_all_at(&txn.encode(), length - length % ENTRY_SIZE as u64)
+    }
+
+    /// The aborted transactions that touch [fetch offset, upper bound); true when later segments hold none of them.
+    pub fn collect_aborted_txns(&self, fetch_offset: i64, upper_bound: i64) -> io::Result<(Vec<AbortedTxn>, bool)> {
+        let mut found = Vec::new();
+        for txn in self.all()? {
+            if txn.last_offset >= fetch_offset && txn.first_offset < upper_bound {
+                found.push(txn);
+            }
+            if txn.last_stable_offset >= upper_bound {
+                return Ok((found, true));
+            }
+        }
+        Ok((found, false))
+    }
+
+    /// Removes the transactions whose marker is at or after `offset`.
+    pub fn truncate_to(&self, offset: i64) -> io::Result<()> {
+        let all = self.all()?;
+        let kept = all.iter().take_while(|txn| txn.last_offset < offset).count();
+        if kept < all.len() {
+            self.handle.get()?.set_len((kept * ENTRY_SIZE) as u64)?;
+        }
+        Ok(())
+    }
+
+    pub fn reset(&self) -> io::Result<()> {
+        if self.is_present() {
+            self.handle.get()?.set_len(0)?;
+        }
+        Ok(())
+    }
+
+    /// Whole entries with markers in this segment.
+    pub fn sanity_check(&self) -> io::Result<bool> {
+        if !self.is_present() {
+            return Ok(true);
+        }
+        let whole = self.handle.get()?.len()?.is_multiple_of(ENTRY_SIZE as u64);
+        Ok(whole && self.all().is_ok_and(|all| all.iter().all(|txn| txn.last_offset >= self.base_offset)))
+    }
+
+    pub fn sync(&self) -> io::Result<()> {
+        if self.is_present() { self.handle.get()?.sync_data() } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+#[path = "transaction_index_test.rs"]
+mod transaction_index_test;
