@@ -40,7 +40,13 @@ pub trait DiskFile: Send + Sync + Debug {
     /// fdatasync.
     fn sync_data(&self) -> io::Result<()>;
     /// When it was last written to, in milliseconds since the Unix epoch.
-    fn modified_ms(&self) -> io::Result<i64>;
+    fn modified_ms(&self) -> io::Result<i64> {
+        let file = self.as_file().ok_or(io::ErrorKind::Unsupported)?;
+        let modified = file.metadata()?.modified()?;
+        Ok(modified
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as i64))
+    }
     /// The real file for sendfile; `None` on a simulated disk (readers then copy).
     fn as_file(&self) -> Option<&File>;
 }
@@ -140,11 +146,6 @@ impl DiskFile for SystemFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
-    }
-
-    fn modified_ms(&self) -> io::Result<i64> {
-        let modified = self.0.metadata()?.modified()?;
-        Ok(modified.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64))
     }
 
     fn as_file(&self) -> Option<&File> {
@@ -250,14 +251,21 @@ struct SystemLock {
 
 impl SystemLock {
     fn try_lock(path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        let mut locked = LOCKED_BY_THIS_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locked = LOCKED_BY_THIS_PROCESS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let locked = locked.get_or_insert_with(HashSet::new);
         if let Ok(metadata) = fs::metadata(path)
             && locked.contains(&(metadata.dev(), metadata.ino()))
         {
             return Ok(None);
         }
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
         match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => return Ok(None),
@@ -266,7 +274,10 @@ impl SystemLock {
         let metadata = file.metadata()?;
         let device_and_inode = (metadata.dev(), metadata.ino());
         locked.insert(device_and_inode);
-        Ok(Some(Box::new(SystemLock { _file: file, device_and_inode })))
+        Ok(Some(Box::new(SystemLock {
+            _file: file,
+            device_and_inode,
+        })))
     }
 }
 
@@ -274,7 +285,9 @@ impl DiskLock for SystemLock {}
 
 impl Drop for SystemLock {
     fn drop(&mut self) {
-        let mut locked = LOCKED_BY_THIS_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locked = LOCKED_BY_THIS_PROCESS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(locked) = locked.as_mut() {
             locked.remove(&self.device_and_inode);
         }

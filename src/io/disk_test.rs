@@ -32,7 +32,10 @@ fn write_atomically_over_an_old_file_leaves_the_new_one_alone() {
     disk.write_atomically(&path, b"old").unwrap();
     disk.write_atomically(&path, b"new").unwrap();
     assert_eq!(disk.read(&path).unwrap(), b"new");
-    assert_eq!(disk.list(dir.path()).unwrap(), vec![(PathBuf::from("checkpoint"), false)]);
+    assert_eq!(
+        disk.list(dir.path()).unwrap(),
+        vec![(PathBuf::from("checkpoint"), false)]
+    );
 }
 
 #[test]

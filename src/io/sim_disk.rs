@@ -83,7 +83,8 @@ impl State {
     fn check(&mut self, operation: SimOperation, is_change: bool) -> Result<(), (io::Error, usize)> {
         for index in 0..self.failures.len() {
             let failure = &mut self.failures[index];
-            let hit = failure.operation == operation || (is_change && failure.operation == SimOperation::AnyChange);
+            let hit =
+                failure.operation == operation || (is_change && failure.operation == SimOperation::AnyChange);
             if !hit {
                 continue;
             }
@@ -116,7 +117,13 @@ impl State {
         }
         let inode = self.next_inode;
         self.next_inode += 1;
-        self.files.insert(inode, FileContent { modified_ms: self.now_ms, ..FileContent::default() });
+        self.files.insert(
+            inode,
+            FileContent {
+                modified_ms: self.now_ms,
+                ..FileContent::default()
+            },
+        );
         self.names.insert(path.to_path_buf(), inode);
         Ok(inode)
     }
@@ -132,7 +139,8 @@ impl State {
     }
 
     fn sync_names_of(&mut self, directory: &Path) {
-        self.durable_names.retain(|path, _| path.parent() != Some(directory));
+        self.durable_names
+            .retain(|path, _| path.parent() != Some(directory));
         for (path, inode) in &self.names {
             if path.parent() == Some(directory) {
                 self.durable_names.insert(path.clone(), *inode);
@@ -154,15 +162,20 @@ impl State {
             return Err(not_found(from));
         }
         if self.directories.contains(to) {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, to.display().to_string()));
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                to.display().to_string(),
+            ));
         }
         let moved = |path: &Path| path.strip_prefix(from).ok().map(|rest| join(to, rest));
         self.names = std::mem::take(&mut self.names)
             .into_iter()
             .map(|(path, inode)| (moved(&path).unwrap_or(path), inode))
             .collect();
-        self.directories =
-            std::mem::take(&mut self.directories).into_iter().map(|path| moved(&path).unwrap_or(path)).collect();
+        self.directories = std::mem::take(&mut self.directories)
+            .into_iter()
+            .map(|path| moved(&path).unwrap_or(path))
+            .collect();
         // A folder's move is taken as durable with what is in it: the log syncs its parent only for the name.
         self.durable_names = std::mem::take(&mut self.durable_names)
             .into_iter()
@@ -214,7 +227,11 @@ impl State {
 }
 
 fn join(base: &Path, rest: &Path) -> PathBuf {
-    if rest.as_os_str().is_empty() { base.to_path_buf() } else { base.join(rest) }
+    if rest.as_os_str().is_empty() {
+        base.to_path_buf()
+    } else {
+        base.join(rest)
+    }
 }
 
 impl SimDisk {
@@ -253,7 +270,13 @@ impl SimDisk {
         kind: io::ErrorKind,
         torn_percent: usize,
     ) {
-        self.state().failures.push(Failure { operation, remaining, forever, kind, torn_percent });
+        self.state().failures.push(Failure {
+            operation,
+            remaining,
+            forever,
+            kind,
+            torn_percent,
+        });
     }
 
     /// Power is lost: what was not synced is lost, kept or torn as the seed says. Locks are free again. Files that are
@@ -264,7 +287,8 @@ impl SimDisk {
         // A name that was not synced may have come through all the same (with the file's bytes not).
         let mut names = state.durable_names.clone();
         for (path, inode) in &state.names {
-            if !names.contains_key(path) && state.durable_directories.contains(path.parent().unwrap_or(path)) {
+            if !names.contains_key(path) && state.durable_directories.contains(path.parent().unwrap_or(path))
+            {
                 if random.bool() {
                     names.insert(path.clone(), *inode);
                 }
@@ -275,7 +299,14 @@ impl SimDisk {
             .iter()
             .map(|(inode, content)| {
                 let bytes = State::bytes_after_power_loss(content, &mut random);
-                (*inode, FileContent { durable: bytes.clone(), bytes, modified_ms: content.modified_ms })
+                (
+                    *inode,
+                    FileContent {
+                        durable: bytes.clone(),
+                        bytes,
+                        modified_ms: content.modified_ms,
+                    },
+                )
             })
             .collect();
         state.files = files;
@@ -344,7 +375,9 @@ impl SimDisk {
 impl Disk for SimDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.state();
-        state.check(SimOperation::Open, false).map_err(|(error, _)| error)?;
+        state
+            .check(SimOperation::Open, false)
+            .map_err(|(error, _)| error)?;
         let inode = match (state.names.get(path).copied(), mode) {
             (Some(inode), OpenMode::CreateTruncate) => {
                 state.content(inode).bytes.clear();
@@ -354,12 +387,18 @@ impl Disk for SimDisk {
             (None, OpenMode::Create | OpenMode::CreateTruncate) => state.create(path)?,
             (None, OpenMode::Read | OpenMode::ReadWrite) => return Err(not_found(path)),
         };
-        Ok(Arc::new(SimFile { disk: self.clone(), inode, writable: mode != OpenMode::Read }))
+        Ok(Arc::new(SimFile {
+            disk: self.clone(),
+            inode,
+            writable: mode != OpenMode::Read,
+        }))
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut state = self.state();
-        state.check(SimOperation::Read, false).map_err(|(error, _)| error)?;
+        state
+            .check(SimOperation::Read, false)
+            .map_err(|(error, _)| error)?;
         let inode = state.inode(path)?;
         Ok(state.content(inode).bytes.clone())
     }
@@ -386,19 +425,29 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.check(SimOperation::Rename, true).map_err(|(error, _)| error)?;
+        state
+            .check(SimOperation::Rename, true)
+            .map_err(|(error, _)| error)?;
         state.rename(from, to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.check(SimOperation::Remove, true).map_err(|(error, _)| error)?;
-        state.names.remove(path).map(|_| ()).ok_or_else(|| not_found(path))
+        state
+            .check(SimOperation::Remove, true)
+            .map_err(|(error, _)| error)?;
+        state
+            .names
+            .remove(path)
+            .map(|_| ())
+            .ok_or_else(|| not_found(path))
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.check(SimOperation::Remove, true).map_err(|(error, _)| error)?;
+        state
+            .check(SimOperation::Remove, true)
+            .map_err(|(error, _)| error)?;
         if !state.directories.contains(path) {
             return Err(not_found(path));
         }
@@ -411,7 +460,9 @@ impl Disk for SimDisk {
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.check(SimOperation::AnyChange, true).map_err(|(error, _)| error)?;
+        state
+            .check(SimOperation::AnyChange, true)
+            .map_err(|(error, _)| error)?;
         for ancestor in path.ancestors() {
             state.directories.insert(ancestor.to_path_buf());
         }
@@ -424,15 +475,27 @@ impl Disk for SimDisk {
 
     fn list(&self, path: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
         let mut state = self.state();
-        state.check(SimOperation::Read, false).map_err(|(error, _)| error)?;
+        state
+            .check(SimOperation::Read, false)
+            .map_err(|(error, _)| error)?;
         if !state.directories.contains(path) {
             return Err(not_found(path));
         }
         let name_in = |child: &Path| {
-            (child.parent() == Some(path)).then(|| child.file_name().map(PathBuf::from)).flatten()
+            (child.parent() == Some(path))
+                .then(|| child.file_name().map(PathBuf::from))
+                .flatten()
         };
-        let files = state.names.keys().filter_map(|child| name_in(child)).map(|name| (name, false));
-        let directories = state.directories.iter().filter_map(|child| name_in(child)).map(|name| (name, true));
+        let files = state
+            .names
+            .keys()
+            .filter_map(|child| name_in(child))
+            .map(|name| (name, false));
+        let directories = state
+            .directories
+            .iter()
+            .filter_map(|child| name_in(child))
+            .map(|name| (name, true));
         Ok(files.chain(directories).collect())
     }
 
@@ -443,7 +506,9 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.check(SimOperation::Sync, true).map_err(|(error, _)| error)?;
+        state
+            .check(SimOperation::Sync, true)
+            .map_err(|(error, _)| error)?;
         if !state.directories.contains(path) {
             return Err(not_found(path));
         }
@@ -458,7 +523,10 @@ impl Disk for SimDisk {
         if taken {
             return Ok(None);
         }
-        Ok(Some(Box::new(SimLock { disk: self.clone(), path: path.to_path_buf() })))
+        Ok(Some(Box::new(SimLock {
+            disk: self.clone(),
+            path: path.to_path_buf(),
+        })))
     }
 }
 
@@ -485,14 +553,20 @@ struct SimFile {
 
 impl SimFile {
     fn changeable(&self) -> io::Result<()> {
-        if self.writable { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+        if self.writable {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::PermissionDenied.into())
+        }
     }
 }
 
 impl DiskFile for SimFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let mut state = self.disk.state();
-        state.check(SimOperation::Read, false).map_err(|(error, _)| error)?;
+        state
+            .check(SimOperation::Read, false)
+            .map_err(|(error, _)| error)?;
         let bytes = &state.content(self.inode).bytes;
         let start = usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
         let count = buffer.len().min(bytes.len() - start);
@@ -525,14 +599,18 @@ impl DiskFile for SimFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.changeable()?;
         let mut state = self.disk.state();
-        state.check(SimOperation::SetLen, true).map_err(|(error, _)| error)?;
+        state
+            .check(SimOperation::SetLen, true)
+            .map_err(|(error, _)| error)?;
         state.content(self.inode).bytes.resize(len as usize, 0);
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.check(SimOperation::Sync, true).map_err(|(error, _)| error)?;
+        state
+            .check(SimOperation::Sync, true)
+            .map_err(|(error, _)| error)?;
         state.syncs += 1;
         let content = state.content(self.inode);
         content.durable = content.bytes.clone();

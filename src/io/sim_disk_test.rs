@@ -50,7 +50,10 @@ fn fail_nth_fails_that_call_alone() {
     let file = disk.open(Path::new("/d/f"), OpenMode::Create).unwrap();
     disk.fail_nth(SimOperation::Write, 1, io::ErrorKind::StorageFull);
     file.write_all_at(b"a", 0).unwrap();
-    assert_eq!(file.write_all_at(b"b", 1).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(
+        file.write_all_at(b"b", 1).unwrap_err().kind(),
+        io::ErrorKind::StorageFull
+    );
     file.write_all_at(b"c", 1).unwrap();
     assert_eq!(disk.read(Path::new("/d/f")).unwrap(), b"ac");
 }
@@ -69,7 +72,8 @@ fn rename_of_a_directory_moves_what_is_in_it() {
     let disk = disk_with_dir();
     disk.create_dir_all(Path::new("/d/p-0")).unwrap();
     disk.write_atomically(Path::new("/d/p-0/x"), b"1").unwrap();
-    disk.rename(Path::new("/d/p-0"), Path::new("/d/p-0-delete")).unwrap();
+    disk.rename(Path::new("/d/p-0"), Path::new("/d/p-0-delete"))
+        .unwrap();
     assert_eq!(disk.read(Path::new("/d/p-0-delete/x")).unwrap(), b"1");
     assert!(!disk.exists(Path::new("/d/p-0")));
 }

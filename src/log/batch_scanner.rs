@@ -54,7 +54,15 @@ impl HeaderScanner {
 
     /// For a walk over a whole file.
     pub fn with_read_size(file: Arc<dyn DiskFile>, position: u64, end: u64, read_bytes: usize) -> Self {
-        Self { file, position, end, buffer: Vec::new(), buffer_position: 0, read_bytes, torn: false }
+        Self {
+            file,
+            position,
+            end,
+            buffer: Vec::new(),
+            buffer_position: 0,
+            read_bytes,
+            torn: false,
+        }
     }
 
     /// The buffered bytes at the position: at least a header's, if there are as many.
@@ -84,7 +92,10 @@ impl HeaderScanner {
             }
             Err(error) => return Err(error.into()),
         };
-        let batch = PlacedBatch { header, position: self.position };
+        let batch = PlacedBatch {
+            header,
+            position: self.position,
+        };
         if batch.end() > self.end {
             self.torn = true;
             return Ok(None);
@@ -114,7 +125,13 @@ impl BatchScanner {
 
     /// For a look at one or a few batches.
     pub fn with_read_size(file: Arc<dyn DiskFile>, position: u64, end: u64, read_bytes: usize) -> Self {
-        Self { file, position, end, buffer: Bytes::new(), read_bytes }
+        Self {
+            file,
+            position,
+            end,
+            buffer: Bytes::new(),
+            read_bytes,
+        }
     }
 
     /// The end of the last batch that was given.
@@ -157,7 +174,10 @@ impl BatchScanner {
             return Ok(None);
         }
         let bytes = self.buffer.split_to(size);
-        let batch = PlacedBatch { header, position: self.position };
+        let batch = PlacedBatch {
+            header,
+            position: self.position,
+        };
         self.position = batch.end();
         Ok(Some((batch, bytes)))
     }

@@ -39,14 +39,13 @@ pub enum CheckpointError {
 }
 
 fn malformed(line: &str) -> CheckpointError {
-    CheckpointError::MalformedLine { line: line.to_owned() }
+    CheckpointError::MalformedLine {
+        line: line.to_owned(),
+    }
 }
 
 /// Version, count, one entry a line.
-fn parse_entries<T>(
-    text: &str,
-    parse_line: impl Fn(&str) -> Option<T>,
-) -> Result<Vec<T>, CheckpointError> {
+fn parse_entries<T>(text: &str, parse_line: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, CheckpointError> {
     let mut lines = text.lines();
     let Some(version_line) = lines.next() else {
         return Ok(Vec::new());
@@ -63,7 +62,10 @@ fn parse_entries<T>(
         .map(|line| parse_line(line).ok_or_else(|| malformed(line)))
         .collect::<Result<Vec<T>, CheckpointError>>()?;
     if entries.len() != expected {
-        return Err(CheckpointError::Count { expected, found: entries.len() });
+        return Err(CheckpointError::Count {
+            expected,
+            found: entries.len(),
+        });
     }
     Ok(entries)
 }
@@ -84,7 +86,10 @@ pub fn parse_offsets(text: &str) -> Result<BTreeMap<TopicPartition, i64>, Checkp
         let topic = words.next()?;
         let partition = words.next()?.parse().ok()?;
         let offset = words.next()?.parse().ok()?;
-        words.next().is_none().then(|| (TopicPartition::new(topic, partition), offset))
+        words
+            .next()
+            .is_none()
+            .then(|| (TopicPartition::new(topic, partition), offset))
     })?;
     Ok(entries.into_iter().collect())
 }
@@ -92,7 +97,9 @@ pub fn parse_offsets(text: &str) -> Result<BTreeMap<TopicPartition, i64>, Checkp
 pub fn format_offsets(offsets: &BTreeMap<TopicPartition, i64>) -> String {
     format_entries(
         offsets.len(),
-        offsets.iter().map(|(tp, offset)| format!("{} {} {offset}", tp.topic, tp.partition)),
+        offsets
+            .iter()
+            .map(|(tp, offset)| format!("{} {} {offset}", tp.topic, tp.partition)),
     )
 }
 
@@ -102,17 +109,28 @@ pub fn parse_epochs(text: &str) -> Result<Vec<EpochEntry>, CheckpointError> {
         let mut words = line.split_whitespace();
         let epoch = words.next()?.parse().ok()?;
         let start_offset = words.next()?.parse().ok()?;
-        words.next().is_none().then_some(EpochEntry { epoch, start_offset })
+        words
+            .next()
+            .is_none()
+            .then_some(EpochEntry { epoch, start_offset })
     })
 }
 
 pub fn format_epochs(epochs: &[EpochEntry]) -> String {
-    format_entries(epochs.len(), epochs.iter().map(|entry| format!("{} {}", entry.epoch, entry.start_offset)))
+    format_entries(
+        epochs.len(),
+        epochs
+            .iter()
+            .map(|entry| format!("{} {}", entry.epoch, entry.start_offset)),
+    )
 }
 
 /// `version: 0` and `topic_id: <22 characters>`, without a last new line.
 pub fn format_partition_metadata(topic_id: Uuid) -> String {
-    format!("version: {CURRENT_VERSION}\ntopic_id: {}", URL_SAFE_NO_PAD.encode(topic_id.as_bytes()))
+    format!(
+        "version: {CURRENT_VERSION}\ntopic_id: {}",
+        URL_SAFE_NO_PAD.encode(topic_id.as_bytes())
+    )
 }
 
 /// `None` for a file that power loss left empty.
@@ -123,7 +141,10 @@ pub fn parse_partition_metadata(text: &str) -> Result<Option<Uuid>, CheckpointEr
     }
     let mut topic_id = None;
     for line in text.lines() {
-        match line.split_once(':').map(|(name, value)| (name.trim(), value.trim())) {
+        match line
+            .split_once(':')
+            .map(|(name, value)| (name.trim(), value.trim()))
+        {
             Some(("version", version)) => {
                 let version: i32 = version.parse().map_err(|_| malformed(line))?;
                 if version != CURRENT_VERSION {

@@ -8,7 +8,10 @@ fn parse_offsets_of_an_empty_file_has_no_entries() {
 
 #[test]
 fn format_offsets_parses_back() {
-    let offsets = BTreeMap::from([(TopicPartition::new("a", 1), 7), (TopicPartition::new("b.c", 0), i64::MAX)]);
+    let offsets = BTreeMap::from([
+        (TopicPartition::new("a", 1), 7),
+        (TopicPartition::new("b.c", 0), i64::MAX),
+    ]);
     let text = format_offsets(&offsets);
     assert_eq!(text, "0\n2\na 1 7\nb.c 0 9223372036854775807\n");
     assert_eq!(parse_offsets(&text).unwrap(), offsets);
@@ -16,14 +19,30 @@ fn format_offsets_parses_back() {
 
 #[test]
 fn parse_offsets_of_a_damaged_file_fails() {
-    for text in ["1\n0\n", "x\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na 0 1 2\n", "0\nq\n"] {
+    for text in [
+        "1\n0\n",
+        "x\n0\n",
+        "0\n2\na 0 1\n",
+        "0\n1\na 0\n",
+        "0\n1\na 0 1 2\n",
+        "0\nq\n",
+    ] {
         assert!(parse_offsets(text).is_err(), "{text:?}");
     }
 }
 
 #[test]
 fn format_epochs_parses_back() {
-    let epochs = [EpochEntry { epoch: 0, start_offset: 0 }, EpochEntry { epoch: 2, start_offset: 20 }];
+    let epochs = [
+        EpochEntry {
+            epoch: 0,
+            start_offset: 0,
+        },
+        EpochEntry {
+            epoch: 2,
+            start_offset: 20,
+        },
+    ];
     assert_eq!(format_epochs(&epochs), "0\n2\n0 0\n2 20\n");
     assert_eq!(parse_epochs(&format_epochs(&epochs)).unwrap(), epochs);
 }

@@ -28,12 +28,20 @@ pub(crate) struct IndexFile<const N: usize> {
 
 impl<const N: usize> IndexFile<N> {
     pub fn new(handle: Arc<FileHandle>) -> Self {
-        Self { handle, entries: AtomicUsize::new(UNKNOWN), last: Mutex::new([0; N]) }
+        Self {
+            handle,
+            entries: AtomicUsize::new(UNKNOWN),
+            last: Mutex::new([0; N]),
+        }
     }
 
     /// For a file that was just made.
     pub fn new_empty(handle: Arc<FileHandle>) -> Self {
-        Self { handle, entries: AtomicUsize::new(0), last: Mutex::new([0; N]) }
+        Self {
+            handle,
+            entries: AtomicUsize::new(0),
+            last: Mutex::new([0; N]),
+        }
     }
 
     pub fn handle(&self) -> &Arc<FileHandle> {
@@ -83,7 +91,11 @@ impl<const N: usize> IndexFile<N> {
             }
             entries = low;
         }
-        *last = if entries > 0 { self.read_entry(entries - 1)? } else { [0; N] };
+        *last = if entries > 0 {
+            self.read_entry(entries - 1)?
+        } else {
+            [0; N]
+        };
         self.entries.store(entries, Ordering::Release);
         Ok(entries)
     }
@@ -104,7 +116,10 @@ impl<const N: usize> IndexFile<N> {
     }
 
     /// The last slot whose entry `is_at_or_before`; entries for which it holds come first. `None` when there is none.
-    pub fn find_last(&self, is_at_or_before: impl Fn(&[u8; N]) -> bool) -> io::Result<Option<(usize, [u8; N])>> {
+    pub fn find_last(
+        &self,
+        is_at_or_before: impl Fn(&[u8; N]) -> bool,
+    ) -> io::Result<Option<(usize, [u8; N])>> {
         let entries = self.entries()?;
         let (mut low, mut high) = (0, entries);
         // First by single entries down to a block, then the block in one read.
@@ -133,7 +148,11 @@ impl<const N: usize> IndexFile<N> {
     /// Keeps the first `entries` and cuts the file there.
     pub fn truncate_to_entries(&self, entries: usize) -> io::Result<()> {
         let kept = entries.min(self.entries()?);
-        let new_last = if kept > 0 { self.read_entry(kept - 1)? } else { [0; N] };
+        let new_last = if kept > 0 {
+            self.read_entry(kept - 1)?
+        } else {
+            [0; N]
+        };
         let mut last = self.lock();
         self.entries.store(kept, Ordering::Release);
         *last = new_last;

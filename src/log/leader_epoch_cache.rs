@@ -50,7 +50,11 @@ impl LeaderEpochCache {
             return false;
         }
         // As in Kafka an entry that contradicts older ones wins over them, whether it comes from a leader or a repair.
-        while self.entries.last().is_some_and(|last| last.epoch >= epoch || last.start_offset >= start_offset) {
+        while self
+            .entries
+            .last()
+            .is_some_and(|last| last.epoch >= epoch || last.start_offset >= start_offset)
+        {
             self.entries.pop();
         }
         self.entries.push(EpochEntry { epoch, start_offset });
@@ -84,7 +88,9 @@ impl LeaderEpochCache {
         if end_offset < 0 {
             return false;
         }
-        let keep = self.entries.partition_point(|entry| entry.start_offset < end_offset);
+        let keep = self
+            .entries
+            .partition_point(|entry| entry.start_offset < end_offset);
         let changed = keep < self.entries.len();
         self.entries.truncate(keep);
         changed
@@ -92,7 +98,9 @@ impl LeaderEpochCache {
 
     /// Removes the epochs that end at or before `start_offset`; the one that holds it then starts there.
     pub fn truncate_from_start(&mut self, start_offset: i64) -> bool {
-        let after = self.entries.partition_point(|entry| entry.start_offset <= start_offset);
+        let after = self
+            .entries
+            .partition_point(|entry| entry.start_offset <= start_offset);
         let Some(holder) = after.checked_sub(1) else {
             return false;
         };

@@ -2,12 +2,18 @@ use super::*;
 
 fn cache(entries: &[(i32, i64)]) -> LeaderEpochCache {
     LeaderEpochCache::from_entries(
-        entries.iter().map(|&(epoch, start_offset)| EpochEntry { epoch, start_offset }),
+        entries
+            .iter()
+            .map(|&(epoch, start_offset)| EpochEntry { epoch, start_offset }),
     )
 }
 
 fn pairs(cache: &LeaderEpochCache) -> Vec<(i32, i64)> {
-    cache.entries().iter().map(|entry| (entry.epoch, entry.start_offset)).collect()
+    cache
+        .entries()
+        .iter()
+        .map(|entry| (entry.epoch, entry.start_offset))
+        .collect()
 }
 
 #[test]

@@ -18,7 +18,9 @@ use super::unified_log::Writer;
 use super::validator::{self, ValidatorConfig};
 use super::{AppendOrigin, LogAppendInfo, LogError, LogOffsetMetadata, UnifiedLog};
 use crate::record::control_record::end_transaction_marker_of;
-use crate::record::{BatchHeader, Batches, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, RecordError, crc_is_valid};
+use crate::record::{
+    BatchHeader, Batches, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP, RecordError, crc_is_valid,
+};
 
 /// The bytes before the magic byte, which the broker may set: the CRC covers what follows it.
 const PREFIX_BYTES: usize = 16;
@@ -47,7 +49,10 @@ impl UnifiedLog {
             return Ok(self.nothing_appended());
         }
         let settings = self.settings.load();
-        let config = ValidatorConfig { partition_leader_epoch: leader_epoch, ..settings.validator.clone() };
+        let config = ValidatorConfig {
+            partition_leader_epoch: leader_epoch,
+            ..settings.validator.clone()
+        };
         let mut writer = self.lock()?;
         let first_offset = self.log_end_offset();
         let validated = validator::validate(records, first_offset, &config, now_ms, origin)?;
@@ -111,8 +116,11 @@ impl UnifiedLog {
         let expected = self.log_end_offset();
         // Older formats have no first offset in the header: there the last one must do.
         let (first_offset, first_or_last) = (first.base_offset, first.base_offset);
-        let continues =
-            if origin == AppendOrigin::RaftLeader { first_or_last == expected } else { first_or_last >= expected };
+        let continues = if origin == AppendOrigin::RaftLeader {
+            first_or_last == expected
+        } else {
+            first_or_last >= expected
+        };
         if !continues {
             return Err(LogError::UnexpectedAppendOffset {
                 topic_partition: self.topic_partition.clone(),
@@ -159,7 +167,10 @@ impl UnifiedLog {
                     ),
                 });
             }
-            if batches.last().is_some_and(|(previous, _)| previous.last_offset() >= header.last_offset()) {
+            if batches
+                .last()
+                .is_some_and(|(previous, _)| previous.last_offset() >= header.last_offset())
+            {
                 return Err(LogError::UnexpectedAppendOffset {
                     topic_partition: self.topic_partition.clone(),
                     first_offset: header.base_offset,
@@ -224,9 +235,10 @@ impl UnifiedLog {
         }
 
         let headers: Vec<BatchHeader> = batches.iter().map(|(header, _)| *header).collect();
-        segment
-            .append(&headers, parts)
-            .map_err(|error| self.log_dir.fail(&segment.log_handle().path(), "appending to", error))?;
+        segment.append(&headers, parts).map_err(|error| {
+            self.log_dir
+                .fail(&segment.log_handle().path(), "appending to", error)
+        })?;
         info.log_end_offset = info.last_offset + 1;
         self.publish_log_end(info.log_end_offset, &segment);
         self.apply_producers(writer, &changes, info.log_end_offset, &segment)
@@ -248,10 +260,15 @@ impl UnifiedLog {
         first_offset: i64,
     ) -> Result<Arc<LogSegment>, LogError> {
         let active = self.active_segment();
-        let should_roll = active
-            .should_roll(params)
-            .map_err(|error| self.log_dir.scan_error(&active.log_handle().path(), "reading", error))?;
-        if should_roll { self.roll_segment(writer, Some(first_offset)) } else { Ok(active) }
+        let should_roll = active.should_roll(params).map_err(|error| {
+            self.log_dir
+                .scan_error(&active.log_handle().path(), "reading", error)
+        })?;
+        if should_roll {
+            self.roll_segment(writer, Some(first_offset))
+        } else {
+            Ok(active)
+        }
     }
 
     /// Duplicates, sequences and epochs of the producers of these batches; where their transactions begin and end.
@@ -271,15 +288,19 @@ impl UnifiedLog {
                     && let Some(entry) = state.entry(header.producer_id)
                     && let Some(duplicate) = entry.find_duplicate(header)
                 {
-                    return Ok(ProducerChanges { duplicate: Some(duplicate), ..ProducerChanges::default() });
+                    return Ok(ProducerChanges {
+                        duplicate: Some(duplicate),
+                        ..ProducerChanges::default()
+                    });
                 }
                 let first_offset = LogOffsetMetadata {
                     message_offset: header.base_offset,
                     segment_base_offset: segment.base_offset(),
                     relative_position_in_segment: position as i64,
                 };
-                let marker = marker_of(header, bytes)
-                    .map_err(|error| LogError::InvalidRecord { reason: error.to_string() })?;
+                let marker = marker_of(header, bytes).map_err(|error| LogError::InvalidRecord {
+                    reason: error.to_string(),
+                })?;
                 let completed = changes
                     .updated
                     .entry(header.producer_id)
@@ -303,8 +324,10 @@ impl UnifiedLog {
             writer.producer_state.update(update);
         }
         for completed in &changes.completed {
-            complete_transaction(&mut writer.producer_state, completed, segment)
-                .map_err(|error| self.log_dir.fail(&segment.txn_index.handle().path(), "appending to", error))?;
+            complete_transaction(&mut writer.producer_state, completed, segment).map_err(|error| {
+                self.log_dir
+                    .fail(&segment.txn_index.handle().path(), "appending to", error)
+            })?;
         }
         writer.producer_state.update_map_end_offset(log_end_offset);
         self.publish_first_unstable(writer);
@@ -314,7 +337,11 @@ impl UnifiedLog {
     /// `flush.messages`.
     fn flush_if_due(&self) -> Result<(), LogError> {
         let unflushed = self.log_end_offset() - self.recovery_point.load(Ordering::Acquire);
-        if unflushed >= self.config().flush_messages { self.flush() } else { Ok(()) }
+        if unflushed >= self.config().flush_messages {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -324,7 +351,11 @@ pub(crate) fn marker_of(header: &BatchHeader, batch: &Bytes) -> Result<Option<Ma
         return Ok(None);
     }
     let marker = end_transaction_marker_of(batch)?;
-    Ok(marker.map(|marker| MarkerRecord { marker, timestamp: header.max_timestamp, transaction_version: 0 }))
+    Ok(marker.map(|marker| MarkerRecord {
+        marker,
+        timestamp: header.max_timestamp,
+        transaction_version: 0,
+    }))
 }
 
 /// Ends a transaction in the producer state; an aborted one goes into the segment's transaction index.

@@ -32,13 +32,22 @@ pub(crate) struct LogDir {
 
 impl fmt::Debug for LogDir {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("LogDir").field("path", &self.path).field("failure", &self.failure).finish()
+        formatter
+            .debug_struct("LogDir")
+            .field("path", &self.path)
+            .field("failure", &self.failure)
+            .finish()
     }
 }
 
 impl LogDir {
     pub fn new(path: &Path, on_failure: LogDirFailureListener) -> Arc<Self> {
-        Arc::new(Self { path: Arc::from(path), failure: ArcSwapOption::empty(), dirty: AtomicBool::new(false), on_failure })
+        Arc::new(Self {
+            path: Arc::from(path),
+            failure: ArcSwapOption::empty(),
+            dirty: AtomicBool::new(false),
+            on_failure,
+        })
     }
 
     pub fn path(&self) -> &Arc<Path> {
@@ -50,7 +59,13 @@ impl LogDir {
     }
 
     pub fn check_online(&self) -> Result<(), LogError> {
-        if self.is_online() { Ok(()) } else { Err(LogError::DirectoryOffline { dir: self.path.to_path_buf() }) }
+        if self.is_online() {
+            Ok(())
+        } else {
+            Err(LogError::DirectoryOffline {
+                dir: self.path.to_path_buf(),
+            })
+        }
     }
 
     pub fn mark_dirty(&self) {
@@ -59,7 +74,8 @@ impl LogDir {
 
     pub fn sync_if_dirty(&self, disk: &dyn Disk) -> Result<(), LogError> {
         if self.dirty.swap(false, Ordering::AcqRel) {
-            disk.sync_dir(&self.path).map_err(|error| self.fail(&self.path, "flushing", error))?;
+            disk.sync_dir(&self.path)
+                .map_err(|error| self.fail(&self.path, "flushing", error))?;
         }
         Ok(())
     }
@@ -67,7 +83,9 @@ impl LogDir {
     /// An I/O error: the directory goes offline, and whoever waits for that is told.
     pub fn fail(&self, path: &Path, operation: &'static str, source: io::Error) -> LogError {
         let error = LogError::storage(&self.path, path, operation, source);
-        let previous = self.failure.compare_and_swap(&None::<Arc<LogError>>, Some(Arc::new(error.clone())));
+        let previous = self
+            .failure
+            .compare_and_swap(&None::<Arc<LogError>>, Some(Arc::new(error.clone())));
         if previous.is_none() {
             tracing::error!("{error}; the log dir is offline from now on");
             (self.on_failure)(&self.path, &error);
@@ -128,7 +146,9 @@ impl LogContext {
 
     /// Any number: spreads the rolls of segments that were made together (`segment.jitter.ms`).
     pub fn jitter(&self) -> u64 {
-        let state = self.jitter_state.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        let state = self
+            .jitter_state
+            .fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         fastrand::Rng::with_seed(state).u64(..)
     }
 }
@@ -136,7 +156,11 @@ impl LogContext {
 /// Files that wait for `file.delete.delay.ms`, so that readers which have them at hand can finish.
 #[derive(Debug)]
 pub(crate) enum Deletion {
-    Segments { log_dir: Arc<LogDir>, segments: Vec<Arc<LogSegment>>, snapshots: Vec<PathBuf> },
+    Segments {
+        log_dir: Arc<LogDir>,
+        segments: Vec<Arc<LogSegment>>,
+        snapshots: Vec<PathBuf>,
+    },
     /// A whole folder that was renamed to `-delete`.
     Folder { log_dir: Arc<LogDir>, path: PathBuf },
 }
@@ -180,8 +204,9 @@ impl DeferredWork {
     pub fn run_deletions(&self, now_ms: i64, disk: &dyn Disk) -> Option<i64> {
         let due: Vec<Deletion> = {
             let mut state = self.state();
-            let (due, waiting) =
-                std::mem::take(&mut state.deletions).into_iter().partition(|(due_ms, _)| *due_ms <= now_ms);
+            let (due, waiting) = std::mem::take(&mut state.deletions)
+                .into_iter()
+                .partition(|(due_ms, _)| *due_ms <= now_ms);
             state.deletions = waiting;
             let due: VecDeque<(i64, Deletion)> = due;
             due.into_iter().map(|(_, deletion)| deletion).collect()
@@ -201,7 +226,10 @@ impl DeferredWork {
         if !state.flushes.is_empty() {
             return true;
         }
-        let (state, _) = self.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = self
+            .changed
+            .wait_timeout(state, timeout)
+            .unwrap_or_else(PoisonError::into_inner);
         !state.stopping
     }
 
@@ -213,7 +241,11 @@ impl DeferredWork {
 
 fn delete(deletion: Deletion, disk: &dyn Disk) {
     match deletion {
-        Deletion::Segments { log_dir, segments, snapshots } => {
+        Deletion::Segments {
+            log_dir,
+            segments,
+            snapshots,
+        } => {
             if !log_dir.is_online() {
                 return;
             }

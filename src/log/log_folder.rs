@@ -23,8 +23,11 @@ pub(crate) struct Folder {
     pub kind: FolderKind,
 }
 
-const SUFFIXES: [(&str, FolderKind); 3] =
-    [("-delete", FolderKind::Deleted), ("-stray", FolderKind::Stray), ("-future", FolderKind::Future)];
+const SUFFIXES: [(&str, FolderKind); 3] = [
+    ("-delete", FolderKind::Deleted),
+    ("-stray", FolderKind::Stray),
+    ("-future", FolderKind::Future),
+];
 
 impl Folder {
     /// `None` for a folder that is none of a partition.
@@ -42,7 +45,11 @@ impl Folder {
         if topic.is_empty() {
             return None;
         }
-        Some(Self { name: name.to_owned(), topic_partition: TopicPartition::new(topic, partition), kind })
+        Some(Self {
+            name: name.to_owned(),
+            topic_partition: TopicPartition::new(topic, partition),
+            kind,
+        })
     }
 
     pub fn deleted_name(topic_partition: &TopicPartition, unique: Uuid) -> String {

@@ -8,10 +8,22 @@ fn kind_of(name: &str) -> Option<(String, FolderKind)> {
 fn parse_tells_the_kinds_of_folders() {
     let unique = "0123456789abcdef0123456789abcdef";
     assert_eq!(kind_of("a-b.c-7"), Some(("a-b.c-7".into(), FolderKind::Current)));
-    assert_eq!(kind_of(&format!("t-0.{unique}-delete")), Some(("t-0".into(), FolderKind::Deleted)));
-    assert_eq!(kind_of(&format!("t-0.{unique}-stray")), Some(("t-0".into(), FolderKind::Stray)));
-    assert_eq!(kind_of(&format!("t-0.{unique}-future")), Some(("t-0".into(), FolderKind::Future)));
-    assert_eq!(kind_of("my-delete-3"), Some(("my-delete-3".into(), FolderKind::Current)));
+    assert_eq!(
+        kind_of(&format!("t-0.{unique}-delete")),
+        Some(("t-0".into(), FolderKind::Deleted))
+    );
+    assert_eq!(
+        kind_of(&format!("t-0.{unique}-stray")),
+        Some(("t-0".into(), FolderKind::Stray))
+    );
+    assert_eq!(
+        kind_of(&format!("t-0.{unique}-future")),
+        Some(("t-0".into(), FolderKind::Future))
+    );
+    assert_eq!(
+        kind_of("my-delete-3"),
+        Some(("my-delete-3".into(), FolderKind::Current))
+    );
     for name in ["lost+found", "t", "-1", "t-x", "t--1x", "snapshots"] {
         assert_eq!(kind_of(name), None, "{name}");
     }

@@ -48,7 +48,10 @@ impl UnifiedLog {
         segments.push(Arc::clone(&segment));
         self.segments.store(Arc::new(segments));
         self.publish_log_end(log_end_offset, &segment);
-        tracing::debug!("{}: rolled a new segment at offset {base_offset}", self.topic_partition);
+        tracing::debug!(
+            "{}: rolled a new segment at offset {base_offset}",
+            self.topic_partition
+        );
 
         // A snapshot at a segment's base lets a recovery begin there.
         writer.producer_state.update_map_end_offset(base_offset);
@@ -65,11 +68,15 @@ impl UnifiedLog {
     fn create_segment(&self, base_offset: i64) -> Result<Arc<LogSegment>, LogError> {
         let segment = LogSegment::create(&self.segment_files(), base_offset, &self.segment_config());
         let path = self.dir.path().join(file_name(base_offset, FileKind::Log));
-        segment.map(Arc::new).map_err(|error| self.log_dir.fail(&path, "creating", error))
+        segment
+            .map(Arc::new)
+            .map_err(|error| self.log_dir.fail(&path, "creating", error))
     }
 
     fn snapshot_path(&self, offset: i64) -> PathBuf {
-        self.dir.path().join(file_name(offset, FileKind::ProducerSnapshot))
+        self.dir
+            .path()
+            .join(file_name(offset, FileKind::ProducerSnapshot))
     }
 
     fn take_producer_snapshot(&self, writer: &mut Writer) -> Result<(), LogError> {
@@ -77,7 +84,11 @@ impl UnifiedLog {
     }
 
     fn producer_files(&self) -> ProducerFiles<'_> {
-        ProducerFiles { context: &self.context, log_dir: &self.log_dir, dir: &self.dir }
+        ProducerFiles {
+            context: &self.context,
+            log_dir: &self.log_dir,
+            dir: &self.dir,
+        }
     }
 
     // ---- durability
@@ -125,13 +136,19 @@ impl UnifiedLog {
         if writer.truncations == truncations {
             self.recovery_point.fetch_max(offset, Ordering::AcqRel);
         }
-        self.last_flush_ms.store(self.context.clock.now_ms(), Ordering::Release);
+        self.last_flush_ms
+            .store(self.context.clock.now_ms(), Ordering::Release);
         Ok(())
     }
 
     fn sync_snapshot(&self, offset: i64) -> Result<(), LogError> {
         let path = self.snapshot_path(offset);
-        match self.context.disk.open(&path, OpenMode::Read).and_then(|file| file.sync_data()) {
+        match self
+            .context
+            .disk
+            .open(&path, OpenMode::Read)
+            .and_then(|file| file.sync_data())
+        {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(self.log_dir.fail(&path, "flushing", error))
             }
@@ -176,7 +193,9 @@ impl UnifiedLog {
                 segment.finish_indexes().map_err(fail)?;
             }
             // What was durable already is left alone: an idle log costs no sync.
-            if recovery_point < log_end_offset && (is_active || segments[index + 1].base_offset() > recovery_point) {
+            if recovery_point < log_end_offset
+                && (is_active || segments[index + 1].base_offset() > recovery_point)
+            {
                 segment.flush(true).map_err(fail)?;
             }
             segment.close();
@@ -222,10 +241,16 @@ impl UnifiedLog {
         if new_log_start_offset <= self.log_start_offset() {
             return Ok(false);
         }
-        self.log_start_offset.store(new_log_start_offset, Ordering::Release);
-        tracing::info!("{}: log start offset is {new_log_start_offset} now", self.topic_partition);
+        self.log_start_offset
+            .store(new_log_start_offset, Ordering::Release);
+        tracing::info!(
+            "{}: log start offset is {new_log_start_offset} now",
+            self.topic_partition
+        );
         self.change_epochs(writer, |epochs| epochs.truncate_from_start(new_log_start_offset))?;
-        writer.producer_state.on_log_start_offset_incremented(new_log_start_offset);
+        writer
+            .producer_state
+            .on_log_start_offset_incremented(new_log_start_offset);
         self.publish_first_unstable(writer);
         Ok(true)
     }
@@ -253,8 +278,9 @@ impl UnifiedLog {
         }
         if config.retention_ms >= 0 {
             deleted += self.delete_segments_while(&mut writer, |log, segment, _| {
-                let largest =
-                    segment.largest_timestamp().map_err(|error| log.read_error(segment, error.into()))?;
+                let largest = segment
+                    .largest_timestamp()
+                    .map_err(|error| log.read_error(segment, error.into()))?;
                 Ok(now_ms.saturating_sub(largest) > config.retention_ms)
             })?;
         }
@@ -322,9 +348,20 @@ impl UnifiedLog {
                 }
             }
         }
-        let due_ms = self.context.clock.now_ms().saturating_add(self.config().file_delete_delay_ms);
+        let due_ms = self
+            .context
+            .clock
+            .now_ms()
+            .saturating_add(self.config().file_delete_delay_ms);
         let log_dir = Arc::clone(&self.log_dir);
-        self.context.deferred.delete_at(due_ms, Deletion::Segments { log_dir, segments: removed, snapshots });
+        self.context.deferred.delete_at(
+            due_ms,
+            Deletion::Segments {
+                log_dir,
+                segments: removed,
+                snapshots,
+            },
+        );
         Ok(())
     }
 
@@ -346,14 +383,18 @@ impl UnifiedLog {
             return Ok(true);
         }
         writer.truncations += 1;
-        let kept = segments.partition_point(|segment| segment.base_offset() <= target_offset).max(1);
+        let kept = segments
+            .partition_point(|segment| segment.base_offset() <= target_offset)
+            .max(1);
         let (kept, removed) = segments.split_at(kept);
         let active = &kept[kept.len() - 1];
         // Readers must not look behind the new end while files shrink: high watermark and end go down first.
         if self.high_watermark() > target_offset {
-            self.high_watermark.store(Arc::new(LogOffsetMetadata::offset_only(target_offset)));
+            self.high_watermark
+                .store(Arc::new(LogOffsetMetadata::offset_only(target_offset)));
         }
-        self.log_end.store(Arc::new(LogOffsetMetadata::offset_only(target_offset)));
+        self.log_end
+            .store(Arc::new(LogOffsetMetadata::offset_only(target_offset)));
         self.recovery_point.fetch_min(target_offset, Ordering::AcqRel);
         self.log_start_offset.fetch_min(target_offset, Ordering::AcqRel);
         self.segments.store(Arc::new(kept.to_vec()));
@@ -385,7 +426,10 @@ impl UnifiedLog {
         new_offset: i64,
         log_start_offset: Option<i64>,
     ) -> Result<(), LogError> {
-        tracing::info!("{}: removing all and going on at offset {new_offset}", self.topic_partition);
+        tracing::info!(
+            "{}: removing all and going on at offset {new_offset}",
+            self.topic_partition
+        );
         writer.truncations += 1;
         let removed = Segments::clone(&self.segments.load());
         self.recovery_point.fetch_min(new_offset, Ordering::AcqRel);
@@ -398,10 +442,14 @@ impl UnifiedLog {
             true
         })?;
         for offset in writer.producer_state.snapshots().clone() {
-            self.producer_files().remove_snapshot(&mut writer.producer_state, offset)?;
+            self.producer_files()
+                .remove_snapshot(&mut writer.producer_state, offset)?;
         }
         writer.producer_state.truncate_fully_and_start_at(new_offset);
-        self.log_start_offset.store(log_start_offset.unwrap_or(new_offset).min(new_offset), Ordering::Release);
+        self.log_start_offset.store(
+            log_start_offset.unwrap_or(new_offset).min(new_offset),
+            Ordering::Release,
+        );
         self.rebuild_producers(writer, new_offset)?;
         let log_end = self.log_end_offset_metadata();
         self.set_high_watermark(writer, log_end);

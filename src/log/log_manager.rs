@@ -67,7 +67,10 @@ impl LogManagerConfig {
 
 impl fmt::Debug for LogManagerConfig {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("LogManagerConfig").field("log_dirs", &self.log_dirs).finish_non_exhaustive()
+        formatter
+            .debug_struct("LogManagerConfig")
+            .field("log_dirs", &self.log_dirs)
+            .finish_non_exhaustive()
     }
 }
 
@@ -117,7 +120,11 @@ impl ManagedDir {
         };
         let lock = match prepared() {
             Ok(Some(lock)) => lock,
-            Ok(None) => return Err(LogError::LockHeld { path: path.join(LOCK_FILE) }),
+            Ok(None) => {
+                return Err(LogError::LockHeld {
+                    path: path.join(LOCK_FILE),
+                });
+            }
             Err(error) => return Err(dir.fail(path, "opening", error)),
         };
         let clean_shutdown = path.join(CLEAN_SHUTDOWN);
@@ -142,13 +149,15 @@ impl ManagedDir {
         let path = self.path().join(name);
         let text =
             checkpoint::read_text(disk, &path).map_err(|error| self.dir.fail(&path, "reading", error))?;
-        Ok(match checkpoint::parse_offsets(text.as_deref().unwrap_or_default()) {
-            Ok(offsets) => offsets,
-            Err(error) => {
-                tracing::warn!("{}: {error}; taken as empty", path.display());
-                Offsets::new()
-            }
-        })
+        Ok(
+            match checkpoint::parse_offsets(text.as_deref().unwrap_or_default()) {
+                Ok(offsets) => offsets,
+                Err(error) => {
+                    tracing::warn!("{}: {error}; taken as empty", path.display());
+                    Offsets::new()
+                }
+            },
+        )
     }
 
     fn write_checkpoint(&self, name: &str, offsets: &Offsets, disk: &dyn Disk) -> Result<(), LogError> {
@@ -256,7 +265,9 @@ impl LogManager {
         let recovery_points = dir.read_checkpoint(RECOVERY_POINT_CHECKPOINT, disk)?;
         let log_start_offsets = dir.read_checkpoint(LOG_START_OFFSET_CHECKPOINT, disk)?;
         let high_watermarks = dir.read_checkpoint(HIGH_WATERMARK_CHECKPOINT, disk)?;
-        let names = disk.list(dir.path()).map_err(|error| dir.dir.fail(dir.path(), "listing", error))?;
+        let names = disk
+            .list(dir.path())
+            .map_err(|error| dir.dir.fail(dir.path(), "listing", error))?;
         let folders: VecDeque<Folder> = names
             .iter()
             .filter(|(_, is_directory)| *is_directory)
@@ -277,7 +288,8 @@ impl LogManager {
                     log_start_offset: offset_in(&log_start_offsets),
                     high_watermark: offset_in(&high_watermarks),
                 };
-                if let Err(error) = self.load_folder(dir, &folder, offsets, config_of(&tp.topic), is_stray, loaded)
+                if let Err(error) =
+                    self.load_folder(dir, &folder, offsets, config_of(&tp.topic), is_stray, loaded)
                 {
                     lock(&failed).get_or_insert(error);
                 }
@@ -312,9 +324,15 @@ impl LogManager {
         let path = dir.path().join(&folder.name);
         match folder.kind {
             FolderKind::Deleted => {
-                let due_ms = self.context.clock.now_ms().saturating_add(config.file_delete_delay_ms);
+                let due_ms = self
+                    .context
+                    .clock
+                    .now_ms()
+                    .saturating_add(config.file_delete_delay_ms);
                 let log_dir = Arc::clone(&dir.dir);
-                self.context.deferred.delete_at(due_ms, Deletion::Folder { log_dir, path });
+                self.context
+                    .deferred
+                    .delete_at(due_ms, Deletion::Folder { log_dir, path });
                 return Ok(());
             }
             FolderKind::Stray => {
@@ -341,7 +359,11 @@ impl LogManager {
             return self.rename_folder(&log, &name).map(|_| ());
         }
         let mut loaded = lock(loaded);
-        let logs = if folder.kind == FolderKind::Future { &mut loaded.1 } else { &mut loaded.0 };
+        let logs = if folder.kind == FolderKind::Future {
+            &mut loaded.1
+        } else {
+            &mut loaded.0
+        };
         match logs.insert(folder.topic_partition.clone(), Arc::clone(&log)) {
             None => Ok(()),
             Some(other) => Err(LogError::InvalidLogDirectory {
@@ -392,7 +414,9 @@ impl LogManager {
     ) -> Result<Arc<UnifiedLog>, LogError> {
         let path = dir.path().join(topic_partition.to_string());
         if !self.disk().exists(&path) {
-            self.disk().create_dir_all(&path).map_err(|error| dir.dir.fail(&path, "creating", error))?;
+            self.disk()
+                .create_dir_all(&path)
+                .map_err(|error| dir.dir.fail(&path, "creating", error))?;
             dir.dir.mark_dirty();
         }
         LogLoader {
@@ -444,7 +468,11 @@ impl LogManager {
         let dir = match log_dir {
             None => self.next_dir()?,
             Some(wanted) => {
-                let dir = self.dirs.iter().find(|dir| dir.path() == wanted).ok_or(LogError::NoLogDirectory)?;
+                let dir = self
+                    .dirs
+                    .iter()
+                    .find(|dir| dir.path() == wanted)
+                    .ok_or(LogError::NoLogDirectory)?;
                 dir.dir.check_online()?;
                 Arc::clone(dir)
             }
@@ -465,8 +493,15 @@ impl LogManager {
             return online.next().cloned().ok_or(LogError::NoLogDirectory);
         }
         let logs = self.logs.load();
-        let count = |dir: &ManagedDir| logs.values().filter(|log| *log.parent_dir() == *dir.path()).count();
-        online.min_by_key(|dir| count(dir)).cloned().ok_or(LogError::NoLogDirectory)
+        let count = |dir: &ManagedDir| {
+            logs.values()
+                .filter(|log| *log.parent_dir() == *dir.path())
+                .count()
+        };
+        online
+            .min_by_key(|dir| count(dir))
+            .cloned()
+            .ok_or(LogError::NoLogDirectory)
     }
 
     pub fn all_logs(&self) -> Vec<Arc<UnifiedLog>> {
@@ -487,7 +522,10 @@ impl LogManager {
             let mut removed = Vec::new();
             self.logs.rcu(|logs| {
                 let mut logs = Logs::clone(logs);
-                removed = topic_partitions.iter().filter_map(|tp| logs.remove(tp)).collect::<Vec<_>>();
+                removed = topic_partitions
+                    .iter()
+                    .filter_map(|tp| logs.remove(tp))
+                    .collect::<Vec<_>>();
                 logs
             });
             for log in removed {
@@ -496,13 +534,19 @@ impl LogManager {
                 let path = self.rename_folder(&log, &name)?;
                 let due_ms = self.context.clock.now_ms().saturating_add(delay_ms);
                 let log_dir = Arc::clone(&log.log_dir);
-                self.context.deferred.delete_at(due_ms, Deletion::Folder { log_dir, path });
+                self.context
+                    .deferred
+                    .delete_at(due_ms, Deletion::Folder { log_dir, path });
                 if !dirs.contains(&log.parent_dir()) {
                     dirs.push(log.parent_dir());
                 }
             }
         }
-        for dir in self.dirs.iter().filter(|dir| dirs.iter().any(|path| **path == *dir.path())) {
+        for dir in self
+            .dirs
+            .iter()
+            .filter(|dir| dirs.iter().any(|path| **path == *dir.path()))
+        {
             self.checkpoint_dir(dir, RECOVERY_POINT_CHECKPOINT)?;
             self.checkpoint_dir(dir, LOG_START_OFFSET_CHECKPOINT)?;
         }
@@ -518,7 +562,9 @@ impl LogManager {
         log.mark_closed();
         let from = log.dir();
         let to = log.parent_dir().join(name);
-        self.disk().rename(&from, &to).map_err(|error| log.log_dir.fail(&from, "renaming", error))?;
+        self.disk()
+            .rename(&from, &to)
+            .map_err(|error| log.log_dir.fail(&from, "renaming", error))?;
         log.dir.set_path(to.clone());
         self.disk()
             .sync_dir(&log.parent_dir())
@@ -528,7 +574,12 @@ impl LogManager {
     }
 
     pub fn update_topic_config(&self, topic: &str, config: LogConfig) {
-        for log in self.logs.load().values().filter(|log| &*log.topic_partition.topic == topic) {
+        for log in self
+            .logs
+            .load()
+            .values()
+            .filter(|log| &*log.topic_partition.topic == topic)
+        {
             log.update_config(config.clone());
         }
     }
@@ -537,7 +588,12 @@ impl LogManager {
 
     /// The high watermark that `replication-offset-checkpoint` had for it at start.
     pub fn checkpointed_high_watermark(&self, topic_partition: &TopicPartition) -> Option<i64> {
-        self.dirs.iter().find_map(|dir| dir.checkpointed_high_watermarks.load().get(topic_partition).copied())
+        self.dirs.iter().find_map(|dir| {
+            dir.checkpointed_high_watermarks
+                .load()
+                .get(topic_partition)
+                .copied()
+        })
     }
 
     /// `replication-offset-checkpoint` of every dir, from the logs' own high watermarks.
@@ -556,7 +612,9 @@ impl LogManager {
     /// Every directory is tried; the first error is given.
     fn checkpoint_all(&self, name: &str) -> Result<(), LogError> {
         let online = self.dirs.iter().filter(|dir| dir.dir.is_online());
-        online.map(|dir| self.checkpoint_dir(dir, name)).fold(Ok(()), Result::and)
+        online
+            .map(|dir| self.checkpoint_dir(dir, name))
+            .fold(Ok(()), Result::and)
     }
 
     fn checkpoint_dir(&self, dir: &ManagedDir, name: &str) -> Result<(), LogError> {
@@ -611,7 +669,13 @@ impl LogManager {
 
     /// Makes rolled segments durable, so that a start after a crash need not read them.
     pub fn run_roll_flushes(&self) {
-        for log in self.context.deferred.take_flushes().iter().filter_map(std::sync::Weak::upgrade) {
+        for log in self
+            .context
+            .deferred
+            .take_flushes()
+            .iter()
+            .filter_map(std::sync::Weak::upgrade)
+        {
             if log.is_closed() {
                 continue;
             }
@@ -636,7 +700,9 @@ impl LogManager {
     }
 
     pub fn is_log_dir_online(&self, log_dir: &Path) -> bool {
-        self.dirs.iter().any(|dir| dir.path() == log_dir && dir.dir.is_online())
+        self.dirs
+            .iter()
+            .any(|dir| dir.path() == log_dir && dir.dir.is_online())
     }
 
     /// The broker epoch of the last clean shutdown, if every directory had the same (else -1): BrokerRegistration.
@@ -646,7 +712,11 @@ impl LogManager {
         }
         let mut epochs = self.dirs.iter().map(|dir| dir.previous_broker_epoch);
         let first = epochs.next().unwrap_or(-1);
-        if epochs.all(|epoch| epoch == first) { first } else { -1 }
+        if epochs.all(|epoch| epoch == first) {
+            first
+        } else {
+            -1
+        }
     }
 
     // ---- the end
@@ -656,8 +726,11 @@ impl LogManager {
         let _changes = self.lock_changes();
         self.context.deferred.stop();
         let result = thread::scope(|scope| {
-            let threads: Vec<_> =
-                self.dirs.iter().map(|dir| scope.spawn(|| self.shutdown_dir(dir, broker_epoch))).collect();
+            let threads: Vec<_> = self
+                .dirs
+                .iter()
+                .map(|dir| scope.spawn(|| self.shutdown_dir(dir, broker_epoch)))
+                .collect();
             threads
                 .into_iter()
                 .map(|thread| thread.join().unwrap_or(Err(LogError::NoLogDirectory)))
@@ -702,7 +775,11 @@ impl LogManager {
         if let Some(error) = lock(&failed).take() {
             return Err(error);
         }
-        for name in [RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT] {
+        for name in [
+            RECOVERY_POINT_CHECKPOINT,
+            LOG_START_OFFSET_CHECKPOINT,
+            HIGH_WATERMARK_CHECKPOINT,
+        ] {
             self.checkpoint_dir(dir, name)?;
         }
         if !dir.loaded.load(Ordering::Acquire) {

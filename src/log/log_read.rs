@@ -10,12 +10,15 @@ use super::batch_scanner::ScanError;
 use super::log_segment::LogSegment;
 use super::unified_log::Segments;
 use super::{
-    AbortedTransaction, FetchDataInfo, FetchIsolation, LogError, LogOffsetMetadata, TimestampAndOffset, UnifiedLog,
+    AbortedTransaction, FetchDataInfo, FetchIsolation, LogError, LogOffsetMetadata, TimestampAndOffset,
+    UnifiedLog,
 };
 
 /// The index of the segment that holds `offset`: the last one whose base is at or below it.
 pub(crate) fn floor_segment(segments: &Segments, offset: i64) -> Option<usize> {
-    segments.partition_point(|segment| segment.base_offset() <= offset).checked_sub(1)
+    segments
+        .partition_point(|segment| segment.base_offset() <= offset)
+        .checked_sub(1)
 }
 
 impl UnifiedLog {
@@ -114,7 +117,8 @@ impl UnifiedLog {
     }
 
     pub(crate) fn read_error(&self, segment: &LogSegment, error: ScanError) -> LogError {
-        self.log_dir.scan_error(&segment.log_handle().path(), "reading", error)
+        self.log_dir
+            .scan_error(&segment.log_handle().path(), "reading", error)
     }
 
     /// The high watermark with its place, which is looked up once if only the offset was known.
@@ -137,7 +141,8 @@ impl UnifiedLog {
                     return Ok(*first);
                 }
                 let placed = Arc::new(self.place_offset(segments, first.message_offset)?);
-                self.first_unstable.compare_and_swap(&Some(first), Some(Arc::clone(&placed)));
+                self.first_unstable
+                    .compare_and_swap(&Some(first), Some(Arc::clone(&placed)));
                 Ok(*placed)
             }
             _ => Ok(high_watermark),
@@ -152,7 +157,9 @@ impl UnifiedLog {
         }
         let first = floor_segment(segments, offset);
         for segment in first.and_then(|index| segments.get(index..)).unwrap_or_default() {
-            let batch = segment.translate_offset(offset).map_err(|error| self.read_error(segment, error))?;
+            let batch = segment
+                .translate_offset(offset)
+                .map_err(|error| self.read_error(segment, error))?;
             if let Some(batch) = batch {
                 return Ok(LogOffsetMetadata {
                     message_offset: offset,
@@ -190,7 +197,10 @@ impl UnifiedLog {
             let (found, complete) = segment
                 .txn_index
                 .collect_aborted_txns(start_offset, upper_bound)
-                .map_err(|error| self.log_dir.fail(&segment.txn_index.handle().path(), "reading", error))?;
+                .map_err(|error| {
+                    self.log_dir
+                        .fail(&segment.txn_index.handle().path(), "reading", error)
+                })?;
             aborted.extend(found.iter().map(|txn| txn.as_aborted_transaction()));
             if complete {
                 break;
@@ -204,8 +214,9 @@ impl UnifiedLog {
         self.log_dir.check_online()?;
         let segments = self.segments.load_full();
         for segment in segments.iter() {
-            let largest =
-                segment.largest_timestamp().map_err(|error| self.read_error(segment, error.into()))?;
+            let largest = segment
+                .largest_timestamp()
+                .map_err(|error| self.read_error(segment, error.into()))?;
             if largest >= timestamp {
                 return segment
                     .find_offset_by_timestamp(timestamp, self.log_start_offset())
@@ -230,9 +241,9 @@ impl UnifiedLog {
             }
         }
         match latest {
-            Some((segment, _)) => {
-                segment.offset_of_max_timestamp().map_err(|error| self.read_error(segment, error))
-            }
+            Some((segment, _)) => segment
+                .offset_of_max_timestamp()
+                .map_err(|error| self.read_error(segment, error)),
             None => Ok(None),
         }
     }

@@ -85,7 +85,13 @@ impl LogSegment {
         let offset_index = OffsetIndex::new_empty(offset_index, base_offset, config.max_index_size);
         let time_index = TimeIndex::new_empty(time_index, base_offset, config.max_index_size);
         let txn_index = Self::txn_index(files, base_offset, false);
-        Ok(Self::assemble(log, (offset_index, time_index, txn_index), base_offset, config, 0))
+        Ok(Self::assemble(
+            log,
+            (offset_index, time_index, txn_index),
+            base_offset,
+            config,
+            0,
+        ))
     }
 
     /// A segment that is there. Opens nothing but the `.log` (for its size).
@@ -102,11 +108,21 @@ impl LogSegment {
         let offset_index = OffsetIndex::open(offset_index, base_offset, config.max_index_size);
         let time_index = TimeIndex::open(time_index, base_offset, config.max_index_size);
         let txn_index = Self::txn_index(files, base_offset, has_txn_index);
-        Ok(Self::assemble(log, (offset_index, time_index, txn_index), base_offset, config, size))
+        Ok(Self::assemble(
+            log,
+            (offset_index, time_index, txn_index),
+            base_offset,
+            config,
+            size,
+        ))
     }
 
     fn txn_index(files: &SegmentFiles<'_>, base_offset: i64, present: bool) -> TransactionIndex {
-        TransactionIndex::new(files.handle(base_offset, FileKind::TransactionIndex), base_offset, present)
+        TransactionIndex::new(
+            files.handle(base_offset, FileKind::TransactionIndex),
+            base_offset,
+            present,
+        )
     }
 
     fn assemble(
@@ -177,7 +193,10 @@ impl LogSegment {
     fn note_batch(&self, header: &BatchHeader, position: u64) -> io::Result<()> {
         let mut so_far = self.read_max_timestamp_so_far()?;
         if header.max_timestamp > so_far.timestamp {
-            so_far = TimestampOffset { timestamp: header.max_timestamp, offset: header.last_offset() };
+            so_far = TimestampOffset {
+                timestamp: header.max_timestamp,
+                offset: header.last_offset(),
+            };
             self.state().max_timestamp_so_far = Some(so_far);
         }
         let mut since = self.bytes_since_last_index_entry.load(Ordering::Relaxed);
@@ -186,7 +205,8 @@ impl LogSegment {
             self.time_index.maybe_append(so_far.timestamp, so_far.offset)?;
             since = 0;
         }
-        self.bytes_since_last_index_entry.store(since + header.size_in_bytes(), Ordering::Relaxed);
+        self.bytes_since_last_index_entry
+            .store(since + header.size_in_bytes(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -202,14 +222,21 @@ impl LogSegment {
     /// The largest time stamp of a record, or when the file was last written to if no record has one.
     pub fn largest_timestamp(&self) -> io::Result<i64> {
         let so_far = self.read_max_timestamp_so_far()?.timestamp;
-        if so_far >= 0 { Ok(so_far) } else { self.log.get()?.modified_ms() }
+        if so_far >= 0 {
+            Ok(so_far)
+        } else {
+            self.log.get()?.modified_ms()
+        }
     }
 
     fn first_batch_timestamp(&self) -> Result<Option<i64>, ScanError> {
         if let Some(known) = self.state().rolling_based_timestamp {
             return Ok(Some(known));
         }
-        let first = self.headers_from(0)?.next_batch()?.map(|batch| batch.header.max_timestamp);
+        let first = self
+            .headers_from(0)?
+            .next_batch()?
+            .map(|batch| batch.header.max_timestamp);
         self.state().rolling_based_timestamp = first;
         Ok(first)
     }
@@ -224,7 +251,8 @@ impl LogSegment {
     /// Must a new segment be started before these messages?
     pub fn should_roll(&self, params: &RollParams) -> Result<bool, ScanError> {
         let size = self.size();
-        if size + params.messages_size > params.max_segment_bytes || !self.fits(params.max_offset_in_messages) {
+        if size + params.messages_size > params.max_segment_bytes || !self.fits(params.max_offset_in_messages)
+        {
             return Ok(true);
         }
         if size > 0 {
@@ -247,7 +275,11 @@ impl LogSegment {
     /// The same for the active segment of a log that is closed, if anything was done with it.
     pub fn finish_indexes(&self) -> io::Result<()> {
         let touched = self.state().max_timestamp_so_far.is_some();
-        if touched { self.on_become_inactive() } else { Ok(()) }
+        if touched {
+            self.on_become_inactive()
+        } else {
+            Ok(())
+        }
     }
 
     /// Cuts what a recovery found to be no whole batches.
@@ -292,12 +324,20 @@ impl LogSegment {
             relative_position_in_segment: first.position as i64,
         };
         let first_size = first.header.size_in_bytes();
-        let adjusted = if min_one_message { max_bytes.max(first_size) } else { max_bytes };
+        let adjusted = if min_one_message {
+            max_bytes.max(first_size)
+        } else {
+            max_bytes
+        };
         let available = max_position.map_or(0, |max| max.saturating_sub(first.position));
         let length = available.min(adjusted as u64) as usize;
         let mut info = FetchDataInfo::empty(metadata);
         if length > 0 {
-            info.slices.push(FileSlice { file: self.log.get()?, position: first.position, length });
+            info.slices.push(FileSlice {
+                file: self.log.get()?,
+                position: first.position,
+                length,
+            });
             info.first_entry_incomplete = adjusted < first_size;
         }
         Ok(Some(info))
@@ -368,8 +408,12 @@ impl LogSegment {
     }
 
     pub fn read_batch(&self, batch: &PlacedBatch) -> Result<(PlacedBatch, bytes::Bytes), ScanError> {
-        let mut scanner =
-            BatchScanner::with_read_size(self.log.get()?, batch.position, batch.end(), batch.header.size_in_bytes());
+        let mut scanner = BatchScanner::with_read_size(
+            self.log.get()?,
+            batch.position,
+            batch.end(),
+            batch.header.size_in_bytes(),
+        );
         let torn = || io::Error::from(io::ErrorKind::UnexpectedEof);
         Ok(scanner.next_batch()?.ok_or_else(torn)?)
     }
@@ -407,8 +451,10 @@ impl LogSegment {
         let mut scanner = self.headers_from(u64::from(from.position))?;
         while let Some(batch) = scanner.next_batch()? {
             if batch.header.max_timestamp > largest.timestamp {
-                largest =
-                    TimestampOffset { timestamp: batch.header.max_timestamp, offset: batch.header.last_offset() };
+                largest = TimestampOffset {
+                    timestamp: batch.header.max_timestamp,
+                    offset: batch.header.last_offset(),
+                };
             }
         }
         Ok(largest)
@@ -421,7 +467,10 @@ impl LogSegment {
         self.txn_index.reset()?;
         self.bytes_since_last_index_entry.store(0, Ordering::Relaxed);
         *self.state() = WriterState {
-            max_timestamp_so_far: Some(TimestampOffset { timestamp: NO_TIMESTAMP, offset: self.base_offset }),
+            max_timestamp_so_far: Some(TimestampOffset {
+                timestamp: NO_TIMESTAMP,
+                offset: self.base_offset,
+            }),
             ..WriterState::default()
         };
         Ok(())
@@ -453,7 +502,9 @@ impl LogSegment {
     }
 
     pub fn change_suffix(&self, suffix: &'static str) -> io::Result<()> {
-        self.handles().iter().try_for_each(|handle| handle.change_suffix(suffix))
+        self.handles()
+            .iter()
+            .try_for_each(|handle| handle.change_suffix(suffix))
     }
 
     pub fn remove_files(&self) -> io::Result<()> {

@@ -43,8 +43,8 @@ mod transaction_index;
 mod types;
 mod unified_log;
 
-pub use error::LogError;
 pub use crate::config::LogConfig;
+pub use error::LogError;
 pub use log_manager::{LogDirFailureListener, LogManager, LogManagerConfig};
 pub use types::{
     AbortedTransaction, AppendOrigin, FetchDataInfo, FetchIsolation, LogAppendInfo, LogOffsetMetadata,
@@ -73,3 +73,8 @@ impl fmt::Display for TopicPartition {
         write!(formatter, "{}-{}", self.topic, self.partition)
     }
 }
+
+#[cfg(test)]
+mod golden_test;
+#[cfg(test)]
+pub(crate) mod log_manager_test;

@@ -27,11 +27,19 @@ pub(crate) struct OffsetIndex {
 
 impl OffsetIndex {
     pub fn open(handle: Arc<FileHandle>, base_offset: i64, max_index_size: usize) -> Self {
-        Self { file: IndexFile::new(handle), base_offset, max_entries: max_index_size / ENTRY_SIZE }
+        Self {
+            file: IndexFile::new(handle),
+            base_offset,
+            max_entries: max_index_size / ENTRY_SIZE,
+        }
     }
 
     pub fn new_empty(handle: Arc<FileHandle>, base_offset: i64, max_index_size: usize) -> Self {
-        Self { file: IndexFile::new_empty(handle), base_offset, max_entries: max_index_size / ENTRY_SIZE }
+        Self {
+            file: IndexFile::new_empty(handle),
+            base_offset,
+            max_entries: max_index_size / ENTRY_SIZE,
+        }
     }
 
     pub fn file(&self) -> &IndexFile<ENTRY_SIZE> {
@@ -48,7 +56,10 @@ impl OffsetIndex {
 
     /// The last entry at or before `target`; the segment's start when there is none.
     pub fn lookup(&self, target: i64) -> io::Result<OffsetPosition> {
-        let start = OffsetPosition { offset: self.base_offset, position: 0 };
+        let start = OffsetPosition {
+            offset: self.base_offset,
+            position: 0,
+        };
         let Some(last) = self.file.last()? else {
             return Ok(start);
         };
@@ -62,7 +73,10 @@ impl OffsetIndex {
 
     /// The last entry's offset, or the base offset.
     pub fn last_offset(&self) -> io::Result<i64> {
-        Ok(self.file.last()?.map_or(self.base_offset, |entry| self.parse(&entry).offset))
+        Ok(self
+            .file
+            .last()?
+            .map_or(self.base_offset, |entry| self.parse(&entry).offset))
     }
 
     /// An entry for the batch at `position` whose last offset is `offset`; both must be above the last entry's.
@@ -82,7 +96,9 @@ impl OffsetIndex {
 
     /// The offset of the first entry whose position is at or after this one.
     pub fn first_at_or_after_position(&self, position: u64) -> io::Result<Option<i64>> {
-        let before = self.file.find_last(|entry| u64::from(self.parse(entry).position) < position)?;
+        let before = self
+            .file
+            .find_last(|entry| u64::from(self.parse(entry).position) < position)?;
         let slot = before.map_or(0, |(slot, _)| slot + 1);
         if slot >= self.file.entries()? {
             return Ok(None);
@@ -96,12 +112,17 @@ impl OffsetIndex {
 
     /// Removes the entries at and after `offset`.
     pub fn truncate_to(&self, offset: i64) -> io::Result<()> {
-        let kept = self.file.find_last(|entry| self.parse(entry).offset < offset)?.map_or(0, |(slot, _)| slot + 1);
+        let kept = self
+            .file
+            .find_last(|entry| self.parse(entry).offset < offset)?
+            .map_or(0, |(slot, _)| slot + 1);
         self.file.truncate_to_entries(kept)
     }
 
     pub fn all(&self) -> io::Result<Vec<OffsetPosition>> {
-        (0..self.file.entries()?).map(|slot| self.file.read_entry(slot).map(|entry| self.parse(&entry))).collect()
+        (0..self.file.entries()?)
+            .map(|slot| self.file.read_entry(slot).map(|entry| self.parse(&entry)))
+            .collect()
     }
 }
 

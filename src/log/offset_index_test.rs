@@ -1,1 +1,127 @@
+use std::path::{Path, PathBuf};
+
 use super::*;
+use crate::io::disk::{Disk, OpenMode};
+use crate::io::sim_disk::SimDisk;
+use crate::log::open_file_cache::{FileKind, OpenFileCache, PartitionDir};
+
+const PATH: &str = "/d/00000000000000000100.index";
+
+fn handle(disk: &SimDisk) -> Arc<FileHandle> {
+    disk.create_dir_all(Path::new("/d")).unwrap();
+    let cache = OpenFileCache::new(Arc::new(disk.clone()), 10);
+    FileHandle::new(
+        &cache,
+        &PartitionDir::new(PathBuf::from("/d")),
+        100,
+        FileKind::OffsetIndex,
+    )
+}
+
+fn new_index(disk: &SimDisk) -> OffsetIndex {
+    let handle = handle(disk);
+    handle.create().unwrap();
+    OffsetIndex::new_empty(handle, 100, 8 * 1000)
+}
+
+fn at(offset: i64, position: u32) -> OffsetPosition {
+    OffsetPosition { offset, position }
+}
+
+#[test]
+fn lookup_finds_the_last_entry_at_or_before_for_every_offset() {
+    let disk = SimDisk::new();
+    let index = new_index(&disk);
+    assert_eq!(index.lookup(500).unwrap(), at(100, 0));
+    for entry in 1..=900 {
+        index.append(100 + entry * 10, (entry * 7) as u32).unwrap();
+    }
+    for target in 90..9200 {
+        let entry = ((target - 100) / 10).clamp(0, 900);
+        let wanted = if entry == 0 {
+            at(100, 0)
+        } else {
+            at(100 + entry * 10, (entry * 7) as u32)
+        };
+        assert_eq!(index.lookup(target).unwrap(), wanted, "{target}");
+    }
+    assert_eq!(index.last_offset().unwrap(), 9100);
+    assert_eq!(index.first_at_or_after_position(8).unwrap(), Some(120));
+    assert_eq!(index.first_at_or_after_position(6301).unwrap(), None);
+}
+
+#[test]
+fn append_not_above_the_last_offset_is_refused() {
+    let index = new_index(&SimDisk::new());
+    index.append(105, 10).unwrap();
+    assert!(index.append(105, 20).is_err());
+    assert!(index.append(104, 20).is_err());
+    index.append(106, 20).unwrap();
+}
+
+#[test]
+fn open_of_a_preallocated_file_takes_zeros_as_no_entries_and_trim_cuts_them() {
+    for entries in [0, 1, 2, 255, 999, 1000] {
+        let disk = SimDisk::new();
+        let index = new_index(&disk);
+        for entry in 1..=entries {
+            index.append(100 + entry, entry as u32 * 5).unwrap();
+        }
+        let file = disk.open(Path::new(PATH), OpenMode::ReadWrite).unwrap();
+        file.set_len(8000).unwrap();
+        let opened = OffsetIndex::open(handle(&disk), 100, 8000);
+        assert_eq!(opened.all().unwrap().len() as i64, entries);
+        assert_eq!(opened.last_offset().unwrap(), 100 + entries);
+        opened.file().trim_to_valid_size().unwrap();
+        assert_eq!(file.len().unwrap() as i64, entries * 8);
+    }
+}
+
+#[test]
+fn truncate_to_removes_entries_at_and_after_the_offset() {
+    let disk = SimDisk::new();
+    let index = new_index(&disk);
+    for entry in 1..=10 {
+        index.append(100 + entry * 10, entry as u32).unwrap();
+    }
+    index.truncate_to(150).unwrap();
+    assert_eq!(index.last_offset().unwrap(), 140);
+    assert_eq!(disk.read(Path::new(PATH)).unwrap().len(), 32);
+    index.truncate_to(0).unwrap();
+    assert_eq!(index.last_offset().unwrap(), 100);
+    index.append(101, 1).unwrap();
+    assert_eq!(index.lookup(200).unwrap(), at(101, 1));
+}
+
+#[test]
+fn file_with_bytes_of_half_an_entry_counts_whole_ones() {
+    let disk = SimDisk::new();
+    let index = new_index(&disk);
+    index.append(101, 1).unwrap();
+    disk.open(Path::new(PATH), OpenMode::ReadWrite)
+        .unwrap()
+        .write_all_at(b"junk!", 8)
+        .unwrap();
+    let opened = OffsetIndex::open(handle(&disk), 100, 8000);
+    assert_eq!(opened.all().unwrap(), [at(101, 1)]);
+}
+
+#[test]
+fn is_full_at_the_configured_size() {
+    let disk = SimDisk::new();
+    let handle = handle(&disk);
+    handle.create().unwrap();
+    let index = OffsetIndex::new_empty(handle, 100, 17);
+    index.append(101, 1).unwrap();
+    assert!(!index.is_full().unwrap());
+    index.append(102, 2).unwrap();
+    assert!(index.is_full().unwrap());
+}
+
+#[test]
+fn fits_in_segment_is_an_i32_from_the_base() {
+    assert!(fits_in_segment(5, 5));
+    assert!(!fits_in_segment(5, 4));
+    assert!(fits_in_segment(5, 5 + i64::from(i32::MAX)));
+    assert!(!fits_in_segment(5, 6 + i64::from(i32::MAX)));
+}

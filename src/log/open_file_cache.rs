@@ -25,7 +25,10 @@ pub(crate) struct PartitionDir {
 
 impl PartitionDir {
     pub fn new(path: PathBuf) -> Arc<Self> {
-        Arc::new(Self { path: ArcSwap::from_pointee(path), dirty: AtomicBool::new(false) })
+        Arc::new(Self {
+            path: ArcSwap::from_pointee(path),
+            dirty: AtomicBool::new(false),
+        })
     }
 
     pub fn path(&self) -> Arc<PathBuf> {
@@ -97,7 +100,12 @@ pub(crate) struct FileHandle {
 }
 
 impl FileHandle {
-    pub fn new(cache: &Arc<OpenFileCache>, dir: &Arc<PartitionDir>, base_offset: i64, kind: FileKind) -> Arc<Self> {
+    pub fn new(
+        cache: &Arc<OpenFileCache>,
+        dir: &Arc<PartitionDir>,
+        base_offset: i64,
+        kind: FileKind,
+    ) -> Arc<Self> {
         Arc::new(Self {
             cache: Arc::clone(cache),
             dir: Arc::clone(dir),
@@ -111,7 +119,9 @@ impl FileHandle {
 
     pub fn path(&self) -> PathBuf {
         let suffix = SUFFIXES[usize::from(self.suffix.load(Ordering::Acquire)) % SUFFIXES.len()];
-        self.dir.path().join(file_name(self.base_offset, self.kind) + suffix)
+        self.dir
+            .path()
+            .join(file_name(self.base_offset, self.kind) + suffix)
     }
 
     pub fn disk(&self) -> &dyn Disk {
@@ -157,7 +167,10 @@ impl FileHandle {
     pub fn change_suffix(&self, suffix: &'static str) -> io::Result<()> {
         let from = self.path();
         let index = SUFFIXES.iter().position(|known| *known == suffix).unwrap_or(0);
-        let to = self.dir.path().join(file_name(self.base_offset, self.kind) + SUFFIXES[index]);
+        let to = self
+            .dir
+            .path()
+            .join(file_name(self.base_offset, self.kind) + SUFFIXES[index]);
         self.dir.mark_dirty();
         match self.disk().rename(&from, &to) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -11,11 +11,16 @@ fn folder() -> (SimDisk, Arc<PartitionDir>) {
 fn open_more_files_than_the_bound_closes_those_not_used() {
     let (disk, dir) = folder();
     let cache = OpenFileCache::new(Arc::new(disk), 3);
-    let handles: Vec<_> = (0..10).map(|base| FileHandle::new(&cache, &dir, base, FileKind::Log)).collect();
+    let handles: Vec<_> = (0..10)
+        .map(|base| FileHandle::new(&cache, &dir, base, FileKind::Log))
+        .collect();
     for (index, handle) in handles.iter().enumerate() {
         handle.create().unwrap();
         handle.get().unwrap().write_all_at(&[index as u8], 0).unwrap();
-        let open = handles.iter().filter(|handle| handle.open.load().is_some()).count();
+        let open = handles
+            .iter()
+            .filter(|handle| handle.open.load().is_some())
+            .count();
         assert!(open <= 3, "{open} open");
     }
     for (index, handle) in handles.iter().enumerate() {
@@ -33,10 +38,14 @@ fn rename_of_file_and_folder_leaves_it_openable() {
     handle.create().unwrap();
     handle.get().unwrap().write_all_at(b"x", 0).unwrap();
     handle.change_suffix(DELETED_SUFFIX).unwrap();
-    disk.rename(Path::new("/data/t-0"), Path::new("/data/t-0-delete")).unwrap();
+    disk.rename(Path::new("/data/t-0"), Path::new("/data/t-0-delete"))
+        .unwrap();
     dir.set_path(PathBuf::from("/data/t-0-delete"));
     handle.close();
-    assert_eq!(handle.path(), Path::new("/data/t-0-delete/00000000000000000007.index.deleted"));
+    assert_eq!(
+        handle.path(),
+        Path::new("/data/t-0-delete/00000000000000000007.index.deleted")
+    );
     assert_eq!(handle.get().unwrap().len().unwrap(), 1);
     assert_eq!(cache.opened(), 2);
 }

@@ -30,7 +30,10 @@ impl ProducerFiles<'_> {
         let Some(offset) = state.snapshot_due() else {
             return Ok(());
         };
-        let path = self.dir.path().join(file_name(offset, FileKind::ProducerSnapshot));
+        let path = self
+            .dir
+            .path()
+            .join(file_name(offset, FileKind::ProducerSnapshot));
         self.context
             .disk
             .replace(&path, &encode_snapshot(state.entries()))
@@ -42,14 +45,21 @@ impl ProducerFiles<'_> {
 
     pub fn remove_snapshot(&self, state: &mut ProducerState, offset: i64) -> Result<(), LogError> {
         state.remove_snapshot(offset);
-        let path = self.dir.path().join(file_name(offset, FileKind::ProducerSnapshot));
-        remove_if_exists(&*self.context.disk, &path).map_err(|error| self.log_dir.fail(&path, "deleting", error))
+        let path = self
+            .dir
+            .path()
+            .join(file_name(offset, FileKind::ProducerSnapshot));
+        remove_if_exists(&*self.context.disk, &path)
+            .map_err(|error| self.log_dir.fail(&path, "deleting", error))
     }
 
     /// The newest snapshot that is whole; without any the state is empty at `log_start_offset`.
     fn load_latest_snapshot(&self, state: &mut ProducerState, log_start_offset: i64) -> Result<(), LogError> {
         while let Some(offset) = state.snapshots().last().copied() {
-            let path = self.dir.path().join(file_name(offset, FileKind::ProducerSnapshot));
+            let path = self
+                .dir
+                .path()
+                .join(file_name(offset, FileKind::ProducerSnapshot));
             let bytes = self.context.disk.read(&path);
             match bytes.map(|bytes| decode_snapshot(&bytes)) {
                 Ok(Ok(entries)) => {
@@ -82,7 +92,11 @@ impl ProducerFiles<'_> {
         after_clean_shutdown: bool,
     ) -> Result<(), LogError> {
         let last_two = &segments[segments.len().saturating_sub(2)..];
-        let wanted: Vec<i64> = last_two.iter().map(|segment| segment.base_offset()).chain([last_offset]).collect();
+        let wanted: Vec<i64> = last_two
+            .iter()
+            .map(|segment| segment.base_offset())
+            .chain([last_offset])
+            .collect();
         if state.snapshots().is_empty() && after_clean_shutdown {
             for offset in wanted {
                 state.update_map_end_offset(offset);
@@ -103,8 +117,14 @@ impl ProducerFiles<'_> {
         }
         if last_offset > state.map_end_offset() && !was_empty {
             let first = floor_segment(segments, state.map_end_offset()).unwrap_or(0);
-            for segment in segments[first..].iter().take_while(|segment| segment.base_offset() < last_offset) {
-                let start = segment.base_offset().max(state.map_end_offset()).max(log_start_offset);
+            for segment in segments[first..]
+                .iter()
+                .take_while(|segment| segment.base_offset() < last_offset)
+            {
+                let start = segment
+                    .base_offset()
+                    .max(state.map_end_offset())
+                    .max(log_start_offset);
                 state.update_map_end_offset(start);
                 if wanted.contains(&segment.base_offset()) {
                     self.take_snapshot(state)?;
@@ -124,7 +144,10 @@ impl ProducerFiles<'_> {
         start: i64,
         end: i64,
     ) -> Result<(), LogError> {
-        let fail = |error| self.log_dir.scan_error(&segment.log_handle().path(), "reading", error);
+        let fail = |error| {
+            self.log_dir
+                .scan_error(&segment.log_handle().path(), "reading", error)
+        };
         let Some(first) = segment.translate_offset(start).map_err(fail)? else {
             return Ok(());
         };
@@ -135,10 +158,11 @@ impl ProducerFiles<'_> {
             if batch.header.last_offset() >= end {
                 break;
             }
-            self.load_batch(state, segment, &batch).map_err(|error| match error {
-                LoadError::Scan(error) => fail(error),
-                LoadError::Log(error) => error,
-            })?;
+            self.load_batch(state, segment, &batch)
+                .map_err(|error| match error {
+                    LoadError::Scan(error) => fail(error),
+                    LoadError::Log(error) => error,
+                })?;
         }
         Ok(())
     }

@@ -97,7 +97,9 @@ impl ProducerStateEntry {
     }
 
     pub fn last_sequence(&self) -> i32 {
-        self.batches.last().map_or(NO_SEQUENCE, |batch| batch.last_sequence)
+        self.batches
+            .last()
+            .map_or(NO_SEQUENCE, |batch| batch.last_sequence)
     }
 
     pub fn last_data_offset(&self) -> i64 {
@@ -257,7 +259,11 @@ impl ProducerAppendInfo {
         let current = self.updated.producer_epoch;
         // Markers of KIP-890 carry the next epoch, so that one of an older transaction can be told.
         let strict = transaction_version >= 2;
-        let valid = if strict { producer_epoch > current } else { producer_epoch >= current };
+        let valid = if strict {
+            producer_epoch > current
+        } else {
+            producer_epoch >= current
+        };
         if valid {
             return Ok(());
         }
@@ -274,7 +280,11 @@ impl ProducerAppendInfo {
                  {current} (TV{transaction_version})",
                 self.producer_id(),
                 self.topic_partition,
-                if strict { "not greater than" } else { "smaller than" },
+                if strict {
+                    "not greater than"
+                } else {
+                    "smaller than"
+                },
             ),
         })
     }
@@ -303,7 +313,8 @@ impl ProducerAppendInfo {
             NO_SEQUENCE
         };
         // A producer that is not known (all its records are deleted) may go on with any sequence.
-        if self.current.producer_epoch == NO_PRODUCER_EPOCH || in_sequence(current_last_sequence, first_sequence)
+        if self.current.producer_epoch == NO_PRODUCER_EPOCH
+            || in_sequence(current_last_sequence, first_sequence)
         {
             return Ok(());
         }
@@ -337,12 +348,15 @@ impl ProducerAppendInfo {
             });
         }
         // A marker without records of its transaction moves nothing, and is in no index.
-        let completed = self.updated.current_txn_first_offset.map(|first_offset| CompletedTxn {
-            producer_id: self.producer_id(),
-            first_offset,
-            last_offset: offset,
-            is_aborted: record.marker.control_type == ControlRecordType::Abort,
-        });
+        let completed = self
+            .updated
+            .current_txn_first_offset
+            .map(|first_offset| CompletedTxn {
+                producer_id: self.producer_id(),
+                first_offset,
+                last_offset: offset,
+                is_aborted: record.marker.control_type == ControlRecordType::Abort,
+            });
         self.updated.maybe_update_producer_epoch(producer_epoch);
         self.updated.coordinator_epoch = coordinator_epoch;
         self.updated.current_txn_first_offset = None;
@@ -429,32 +443,46 @@ impl ProducerState {
     }
 
     pub fn has_ongoing_transaction(&self, producer_id: i64) -> bool {
-        self.entry(producer_id).is_some_and(|entry| entry.current_txn_first_offset.is_some())
+        self.entry(producer_id)
+            .is_some_and(|entry| entry.current_txn_first_offset.is_some())
     }
 
     /// The oldest open transaction hangs: its coordinator should have aborted it long ago.
     pub fn has_late_transaction(&self, now_ms: i64) -> bool {
-        let oldest = self.ongoing_txns.values().next().and_then(|txn| self.entry(txn.producer_id));
+        let oldest = self
+            .ongoing_txns
+            .values()
+            .next()
+            .and_then(|txn| self.entry(txn.producer_id));
         oldest.is_some_and(|entry| {
             entry.last_timestamp > 0
-                && now_ms - entry.last_timestamp > self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+                && now_ms - entry.last_timestamp
+                    > self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
         })
     }
 
     pub fn prepare_update(&self, producer_id: i64, origin: AppendOrigin) -> ProducerAppendInfo {
-        let current = self.entry(producer_id).copied().unwrap_or_else(|| ProducerStateEntry::empty(producer_id));
+        let current = self
+            .entry(producer_id)
+            .copied()
+            .unwrap_or_else(|| ProducerStateEntry::empty(producer_id));
         ProducerAppendInfo {
             topic_partition: self.topic_partition.clone(),
             current,
-            updated: ProducerStateEntry { batches: RecentBatches::default(), ..current },
+            updated: ProducerStateEntry {
+                batches: RecentBatches::default(),
+                ..current
+            },
             origin,
             started: Vec::new(),
         }
     }
 
     pub fn update(&mut self, info: &ProducerAppendInfo) {
-        let entry =
-            self.producers.entry(info.producer_id()).or_insert_with(|| ProducerStateEntry::empty(info.producer_id()));
+        let entry = self
+            .producers
+            .entry(info.producer_id())
+            .or_insert_with(|| ProducerStateEntry::empty(info.producer_id()));
         entry.update(&info.updated);
         for txn in &info.started {
             self.ongoing_txns.insert(txn.first_offset.message_offset, *txn);
@@ -491,7 +519,8 @@ impl ProducerState {
     }
 
     pub fn on_high_watermark_updated(&mut self, high_watermark: i64) {
-        self.unreplicated_txns.retain(|_, txn| txn.last_offset.is_none_or(|last| last >= high_watermark));
+        self.unreplicated_txns
+            .retain(|_, txn| txn.last_offset.is_none_or(|last| last >= high_watermark));
     }
 
     fn is_expired(&self, now_ms: i64, entry: &ProducerStateEntry) -> bool {
@@ -578,8 +607,11 @@ impl ProducerState {
     /// Which snapshots a start keeps: those at the base of a segment, and the last one if it is above all of them (the
     /// one of a clean shutdown). Gives those to be removed.
     pub fn stray_snapshots(snapshots: &BTreeSet<i64>, segment_base_offsets: &[i64]) -> Vec<i64> {
-        let mut strays: Vec<i64> =
-            snapshots.iter().copied().filter(|offset| !segment_base_offsets.contains(offset)).collect();
+        let mut strays: Vec<i64> = snapshots
+            .iter()
+            .copied()
+            .filter(|offset| !segment_base_offsets.contains(offset))
+            .collect();
         let last_base = segment_base_offsets.last().copied();
         if let Some(&last_stray) = strays.last()
             && last_base.is_none_or(|base| last_stray > base)
@@ -646,10 +678,17 @@ pub fn decode_snapshot(bytes: &[u8]) -> Result<Vec<ProducerStateEntry>, CorruptS
         return Err(CorruptSnapshot::Crc { stored, computed });
     }
     let entries = &bytes[SNAPSHOT_ENTRIES_OFFSET + 4..];
-    if usize::try_from(count).ok().and_then(|count| count.checked_mul(SNAPSHOT_ENTRY_SIZE)) != Some(entries.len()) {
+    if usize::try_from(count)
+        .ok()
+        .and_then(|count| count.checked_mul(SNAPSHOT_ENTRY_SIZE))
+        != Some(entries.len())
+    {
         return Err(CorruptSnapshot::Length);
     }
-    entries.chunks_exact(SNAPSHOT_ENTRY_SIZE).map(decode_entry).collect()
+    entries
+        .chunks_exact(SNAPSHOT_ENTRY_SIZE)
+        .map(decode_entry)
+        .collect()
 }
 
 fn decode_entry(bytes: &[u8]) -> Result<ProducerStateEntry, CorruptSnapshot> {
@@ -676,7 +715,11 @@ fn decode_entry(bytes: &[u8]) -> Result<ProducerStateEntry, CorruptSnapshot> {
 }
 
 fn field<const N: usize>(bytes: &[u8], position: usize) -> Result<[u8; N], CorruptSnapshot> {
-    bytes.get(position..).and_then(|rest| rest.first_chunk::<N>()).copied().ok_or(CorruptSnapshot::Length)
+    bytes
+        .get(position..)
+        .and_then(|rest| rest.first_chunk::<N>())
+        .copied()
+        .ok_or(CorruptSnapshot::Length)
 }
 
 #[cfg(test)]

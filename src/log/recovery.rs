@@ -21,7 +21,8 @@ use super::log_dir::{Deletion, LogContext, LogDir};
 use super::log_read::floor_segment;
 use super::log_segment::{LogSegment, SegmentFiles};
 use super::open_file_cache::{
-    CLEANED_SUFFIX, DELETED_SUFFIX, FileHandle, FileKind, PartitionDir, SWAP_SUFFIX, file_name, remove_if_exists,
+    CLEANED_SUFFIX, DELETED_SUFFIX, FileHandle, FileKind, PartitionDir, SWAP_SUFFIX, file_name,
+    remove_if_exists,
 };
 use super::producer_files::ProducerFiles;
 use super::producer_state::ProducerState;
@@ -67,7 +68,10 @@ fn parse_file_name(name: &str) -> Option<SegmentFile> {
     let (digits, _) = name.split_once('.')?;
     let base_offset: i64 = digits.parse().ok().filter(|offset| *offset >= 0)?;
     let extension = &name[digits.len()..];
-    KINDS.into_iter().find(|kind| kind.extension() == extension).map(|kind| SegmentFile { base_offset, kind })
+    KINDS
+        .into_iter()
+        .find(|kind| kind.extension() == extension)
+        .map(|kind| SegmentFile { base_offset, kind })
 }
 
 /// The folder's files by kind: those of segments, and what an interrupted cleaning left.
@@ -120,7 +124,11 @@ impl LogLoader<'_> {
     }
 
     fn list(&self) -> Result<Listing, LogError> {
-        let names = self.context.disk.list(&self.path).map_err(|error| self.fail(&self.path, "listing", error))?;
+        let names = self
+            .context
+            .disk
+            .list(&self.path)
+            .map_err(|error| self.fail(&self.path, "listing", error))?;
         let mut listing = Listing::default();
         for (name, is_directory) in names {
             let path = self.path.join(&name);
@@ -140,7 +148,11 @@ impl LogLoader<'_> {
                 if file.kind == FileKind::ProducerSnapshot {
                     listing.snapshots.insert(file.base_offset);
                 } else {
-                    listing.segments.entry(file.base_offset).or_default().push(file.kind);
+                    listing
+                        .segments
+                        .entry(file.base_offset)
+                        .or_default()
+                        .push(file.kind);
                 }
             }
         }
@@ -180,7 +192,10 @@ impl LogLoader<'_> {
             first_offset = first_offset.min(file.base_offset);
             end_offset = end_offset.max(self.next_offset_of(path, file.base_offset)?);
         }
-        for (base_offset, kinds) in listing.segments.range(first_offset.min(end_offset)..end_offset.max(first_offset)) {
+        for (base_offset, kinds) in listing
+            .segments
+            .range(first_offset.min(end_offset)..end_offset.max(first_offset))
+        {
             for kind in kinds.iter().filter(|_| first_offset < end_offset) {
                 tracing::info!("removing {} which was cleaned", file_name(*base_offset, *kind));
                 remove(&self.path.join(file_name(*base_offset, *kind)))?;
@@ -188,7 +203,8 @@ impl LogLoader<'_> {
         }
         for (file, path) in &valid {
             let target = self.path.join(file_name(file.base_offset, file.kind));
-            disk.rename(path, &target).map_err(|error| self.fail(path, "renaming", error))?;
+            disk.rename(path, &target)
+                .map_err(|error| self.fail(path, "renaming", error))?;
         }
         dir.mark_dirty();
         Ok(true)
@@ -197,8 +213,11 @@ impl LogLoader<'_> {
     /// The offset after the last batch of a `.log.swap` file.
     fn next_offset_of(&self, path: &Path, base_offset: i64) -> Result<i64, LogError> {
         let fail = |error: ScanError| self.log_dir.scan_error(path, "reading", error);
-        let file =
-            self.context.disk.open(path, crate::io::disk::OpenMode::Read).map_err(|error| fail(error.into()))?;
+        let file = self
+            .context
+            .disk
+            .open(path, crate::io::disk::OpenMode::Read)
+            .map_err(|error| fail(error.into()))?;
         let end = file.len().map_err(|error| fail(error.into()))?;
         let mut scanner = super::batch_scanner::HeaderScanner::new(file, 0, end);
         let mut next_offset = base_offset;
@@ -231,7 +250,10 @@ impl LogLoader<'_> {
             None => Ok((LeaderEpochCache::default(), false)),
             Some(Ok(entries)) => Ok((LeaderEpochCache::from_entries(entries), false)),
             Some(Err(error)) => {
-                tracing::warn!("{}: {error}; reading the leader epochs from the batches", path.display());
+                tracing::warn!(
+                    "{}: {error}; reading the leader epochs from the batches",
+                    path.display()
+                );
                 Ok((LeaderEpochCache::default(), true))
             }
         }
@@ -240,15 +262,24 @@ impl LogLoader<'_> {
 
 impl Loading<'_> {
     fn files(&self) -> SegmentFiles<'_> {
-        SegmentFiles { cache: &self.loader.context.cache, dir: &self.dir }
+        SegmentFiles {
+            cache: &self.loader.context.cache,
+            dir: &self.dir,
+        }
     }
 
     fn fail(&self, segment: &LogSegment, operation: &'static str, error: ScanError) -> LogError {
-        self.loader.log_dir.scan_error(&segment.log_handle().path(), operation, error)
+        self.loader
+            .log_dir
+            .scan_error(&segment.log_handle().path(), operation, error)
     }
 
     fn producer_files(&self) -> ProducerFiles<'_> {
-        ProducerFiles { context: self.loader.context, log_dir: self.loader.log_dir, dir: &self.dir }
+        ProducerFiles {
+            context: self.loader.context,
+            log_dir: self.loader.log_dir,
+            dir: &self.dir,
+        }
     }
 
     fn new_producer_state(&self, snapshots: BTreeSet<i64>) -> ProducerState {
@@ -276,17 +307,22 @@ impl Loading<'_> {
             let has_txn_index = kinds.contains(&FileKind::TransactionIndex);
             let config = segment_config(&self.loader.config, context);
             let path = self.dir.path().join(file_name(*base_offset, FileKind::Log));
-            let opened = LogSegment::open(&self.files(), *base_offset, &config, has_txn_index).and_then(|segment| {
-                if !kinds.contains(&FileKind::TimeIndex) {
-                    create(segment.time_index.file().handle())?;
-                }
-                let is_sane = kinds.contains(&FileKind::OffsetIndex) && segment.txn_index.sanity_check()?;
-                Ok((segment, is_sane))
-            });
+            let opened =
+                LogSegment::open(&self.files(), *base_offset, &config, has_txn_index).and_then(|segment| {
+                    if !kinds.contains(&FileKind::TimeIndex) {
+                        create(segment.time_index.file().handle())?;
+                    }
+                    let is_sane =
+                        kinds.contains(&FileKind::OffsetIndex) && segment.txn_index.sanity_check()?;
+                    Ok((segment, is_sane))
+                });
             let (segment, is_sane) = opened.map_err(|error| self.loader.fail(&path, "opening", error))?;
             let segment = Arc::new(segment);
             if !is_sane {
-                tracing::warn!("an index of {} is missing or damaged: building it anew", path.display());
+                tracing::warn!(
+                    "an index of {} is missing or damaged: building it anew",
+                    path.display()
+                );
                 self.recover_segment(&segment)?;
             }
             self.segments.push(segment);
@@ -298,8 +334,12 @@ impl Loading<'_> {
     fn recover_segment(&mut self, segment: &Arc<LogSegment>) -> Result<u64, LogError> {
         let mut state = self.new_producer_state(self.snapshots.clone());
         if !self.segments.is_empty() {
-            let before: Segments =
-                self.segments.iter().filter(|s| s.base_offset() <= segment.base_offset()).cloned().collect();
+            let before: Segments = self
+                .segments
+                .iter()
+                .filter(|s| s.base_offset() <= segment.base_offset())
+                .cloned()
+                .collect();
             self.producer_files().rebuild(
                 &mut state,
                 &before,
@@ -323,9 +363,15 @@ impl Loading<'_> {
     }
 
     /// The bytes of whole batches at the start of the segment.
-    fn recover_batches(&mut self, segment: &Arc<LogSegment>, state: &mut ProducerState) -> Result<u64, LogError> {
+    fn recover_batches(
+        &mut self,
+        segment: &Arc<LogSegment>,
+        state: &mut ProducerState,
+    ) -> Result<u64, LogError> {
         let fail = |error: ScanError| {
-            self.loader.log_dir.scan_error(&segment.log_handle().path(), "recovering", error)
+            self.loader
+                .log_dir
+                .scan_error(&segment.log_handle().path(), "recovering", error)
         };
         segment.start_recovery().map_err(|error| fail(error.into()))?;
         let file = segment.file().map_err(|error| fail(error.into()))?;
@@ -343,12 +389,20 @@ impl Loading<'_> {
                 Err(error) => return Err(fail(error)),
             };
             let header = &batch.header;
-            if !crc_is_valid(&bytes) || header.base_offset < next_offset || !segment.fits(header.last_offset()) {
-                let error = RecordError::InvalidCrc { stored: header.crc, computed: 0 };
+            if !crc_is_valid(&bytes)
+                || header.base_offset < next_offset
+                || !segment.fits(header.last_offset())
+            {
+                let error = RecordError::InvalidCrc {
+                    stored: header.crc,
+                    computed: 0,
+                };
                 log_invalid(segment, valid, &error);
                 break;
             }
-            segment.recover_batch(&batch).map_err(|error| fail(error.into()))?;
+            segment
+                .recover_batch(&batch)
+                .map_err(|error| fail(error.into()))?;
             if header.magic >= 2 {
                 let epoch = header.partition_leader_epoch;
                 if epoch >= 0 && self.epochs.latest_epoch().is_none_or(|latest| epoch > latest) {
@@ -409,7 +463,9 @@ impl Loading<'_> {
         let log_start_offset = self.loader.log_start_offset;
         let mut log_end_offset = None;
         if let Some(last) = self.segments.last() {
-            let end = last.read_next_offset().map_err(|error| self.fail(last, "reading", error))?;
+            let end = last
+                .read_next_offset()
+                .map_err(|error| self.fail(last, "reading", error))?;
             if end >= log_start_offset {
                 log_end_offset = Some(end);
             } else {
@@ -448,14 +504,21 @@ impl Loading<'_> {
                 .change_suffix(DELETED_SUFFIX)
                 .map_err(|error| self.fail(segment, "renaming", error.into()))?;
             if self.snapshots.remove(&segment.base_offset()) {
-                snapshots
-                    .push(self.dir.path().join(file_name(segment.base_offset(), FileKind::ProducerSnapshot)));
+                snapshots.push(
+                    self.dir
+                        .path()
+                        .join(file_name(segment.base_offset(), FileKind::ProducerSnapshot)),
+                );
             }
         }
         let context = self.loader.context;
-        let due_ms = context.clock.now_ms().saturating_add(self.loader.config.file_delete_delay_ms);
+        let due_ms = context
+            .clock
+            .now_ms()
+            .saturating_add(self.loader.config.file_delete_delay_ms);
         for path in &snapshots {
-            remove_if_exists(&*context.disk, path).map_err(|error| self.loader.fail(path, "deleting", error))?;
+            remove_if_exists(&*context.disk, path)
+                .map_err(|error| self.loader.fail(path, "deleting", error))?;
         }
         context.deferred.delete_at(
             due_ms,
@@ -471,9 +534,13 @@ impl Loading<'_> {
     /// The epochs file is damaged: the batches' headers say the same.
     fn rebuild_epochs(&mut self) -> Result<(), LogError> {
         for segment in self.segments.clone() {
-            let mut scanner =
-                segment.headers_from(0).map_err(|error| self.fail(&segment, "reading", error))?;
-            while let Some(batch) = scanner.next_batch().map_err(|error| self.fail(&segment, "reading", error))? {
+            let mut scanner = segment
+                .headers_from(0)
+                .map_err(|error| self.fail(&segment, "reading", error))?;
+            while let Some(batch) = scanner
+                .next_batch()
+                .map_err(|error| self.fail(&segment, "reading", error))?
+            {
                 let epoch = batch.header.partition_leader_epoch;
                 if epoch >= 0 && self.epochs.latest_epoch().is_none_or(|latest| epoch > latest) {
                     self.epochs.assign(epoch, batch.header.base_offset);
@@ -501,7 +568,11 @@ impl Loading<'_> {
             disk.write_atomically(&path, text.as_bytes())
                 .map_err(|error| loader.fail(&path, "writing", error))?;
         }
-        let bases: Vec<i64> = self.segments.iter().map(|segment| segment.base_offset()).collect();
+        let bases: Vec<i64> = self
+            .segments
+            .iter()
+            .map(|segment| segment.base_offset())
+            .collect();
         for stray in ProducerState::stray_snapshots(&self.snapshots, &bases) {
             self.snapshots.remove(&stray);
             let path = self.dir.path().join(file_name(stray, FileKind::ProducerSnapshot));
@@ -525,7 +596,8 @@ impl Loading<'_> {
         if let (None, Some(new_id)) = (topic_id, loader.new_topic_id) {
             let path = self.dir.path().join(PARTITION_METADATA);
             let text = checkpoint::format_partition_metadata(new_id);
-            disk.replace(&path, text.as_bytes()).map_err(|error| loader.fail(&path, "writing", error))?;
+            disk.replace(&path, text.as_bytes())
+                .map_err(|error| loader.fail(&path, "writing", error))?;
             self.dir.mark_dirty();
             unsynced_metadata = true;
         }
@@ -553,5 +625,8 @@ fn create(handle: &Arc<FileHandle>) -> io::Result<()> {
 }
 
 fn log_invalid(segment: &LogSegment, position: u64, error: &RecordError) {
-    tracing::warn!("invalid batch in {} at byte {position}: {error}", segment.log_handle().path().display());
+    tracing::warn!(
+        "invalid batch in {} at byte {position}: {error}",
+        segment.log_handle().path().display()
+    );
 }

@@ -28,11 +28,19 @@ pub(crate) struct TimeIndex {
 
 impl TimeIndex {
     pub fn open(handle: Arc<FileHandle>, base_offset: i64, max_index_size: usize) -> Self {
-        Self { file: IndexFile::new(handle), base_offset, max_entries: max_index_size / ENTRY_SIZE }
+        Self {
+            file: IndexFile::new(handle),
+            base_offset,
+            max_entries: max_index_size / ENTRY_SIZE,
+        }
     }
 
     pub fn new_empty(handle: Arc<FileHandle>, base_offset: i64, max_index_size: usize) -> Self {
-        Self { file: IndexFile::new_empty(handle), base_offset, max_entries: max_index_size / ENTRY_SIZE }
+        Self {
+            file: IndexFile::new_empty(handle),
+            base_offset,
+            max_entries: max_index_size / ENTRY_SIZE,
+        }
     }
 
     pub fn file(&self) -> &IndexFile<ENTRY_SIZE> {
@@ -48,17 +56,25 @@ impl TimeIndex {
     }
 
     fn none(&self) -> TimestampOffset {
-        TimestampOffset { timestamp: NO_TIMESTAMP, offset: self.base_offset }
+        TimestampOffset {
+            timestamp: NO_TIMESTAMP,
+            offset: self.base_offset,
+        }
     }
 
     /// (-1, base offset) when there is none.
     pub fn last_entry(&self) -> io::Result<TimestampOffset> {
-        Ok(self.file.last()?.map_or_else(|| self.none(), |entry| self.parse(&entry)))
+        Ok(self
+            .file
+            .last()?
+            .map_or_else(|| self.none(), |entry| self.parse(&entry)))
     }
 
     /// The last entry whose time stamp is at or before `target`.
     pub fn lookup(&self, target: i64) -> io::Result<TimestampOffset> {
-        let found = self.file.find_last(|entry| self.parse(entry).timestamp <= target)?;
+        let found = self
+            .file
+            .find_last(|entry| self.parse(entry).timestamp <= target)?;
         Ok(found.map_or_else(|| self.none(), |(_, entry)| self.parse(&entry)))
     }
 
@@ -87,12 +103,17 @@ impl TimeIndex {
 
     /// Removes the entries at and after `offset`.
     pub fn truncate_to(&self, offset: i64) -> io::Result<()> {
-        let kept = self.file.find_last(|entry| self.parse(entry).offset < offset)?.map_or(0, |(slot, _)| slot + 1);
+        let kept = self
+            .file
+            .find_last(|entry| self.parse(entry).offset < offset)?
+            .map_or(0, |(slot, _)| slot + 1);
         self.file.truncate_to_entries(kept)
     }
 
     pub fn all(&self) -> io::Result<Vec<TimestampOffset>> {
-        (0..self.file.entries()?).map(|slot| self.file.read_entry(slot).map(|entry| self.parse(&entry))).collect()
+        (0..self.file.entries()?)
+            .map(|slot| self.file.read_entry(slot).map(|entry| self.parse(&entry)))
+            .collect()
     }
 }
 

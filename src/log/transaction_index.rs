@@ -24,13 +24,21 @@ pub struct AbortedTxn {
 
 impl AbortedTxn {
     pub fn as_aborted_transaction(&self) -> AbortedTransaction {
-        AbortedTransaction { producer_id: self.producer_id, first_offset: self.first_offset }
+        AbortedTransaction {
+            producer_id: self.producer_id,
+            first_offset: self.first_offset,
+        }
     }
 
     fn encode(&self) -> [u8; ENTRY_SIZE] {
         let mut entry = [0u8; ENTRY_SIZE];
         entry[..2].copy_from_slice(&CURRENT_VERSION.to_be_bytes());
-        let fields = [self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset];
+        let fields = [
+            self.producer_id,
+            self.first_offset,
+            self.last_offset,
+            self.last_stable_offset,
+        ];
         for (index, field) in fields.iter().enumerate() {
             entry[2 + index * 8..10 + index * 8].copy_from_slice(&field.to_be_bytes());
         }
@@ -39,7 +47,10 @@ impl AbortedTxn {
 
     fn decode(entry: &[u8]) -> io::Result<Self> {
         let field = |position: usize| {
-            entry.get(position..).and_then(|rest| rest.first_chunk::<8>()).map(|bytes| i64::from_be_bytes(*bytes))
+            entry
+                .get(position..)
+                .and_then(|rest| rest.first_chunk::<8>())
+                .map(|bytes| i64::from_be_bytes(*bytes))
         };
         let version = entry.first_chunk::<2>().map(|bytes| i16::from_be_bytes(*bytes));
         match (version, field(2), field(10), field(18), field(26)) {
@@ -49,8 +60,16 @@ impl AbortedTxn {
                 Some(first_offset),
                 Some(last_offset),
                 Some(last_stable_offset),
-            ) => Ok(Self { producer_id, first_offset, last_offset, last_stable_offset }),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected aborted transaction version")),
+            ) => Ok(Self {
+                producer_id,
+                first_offset,
+                last_offset,
+                last_stable_offset,
+            }),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "unexpected aborted transaction version",
+            )),
         }
     }
 }
@@ -65,7 +84,11 @@ pub(crate) struct TransactionIndex {
 
 impl TransactionIndex {
     pub fn new(handle: Arc<FileHandle>, base_offset: i64, present: bool) -> Self {
-        Self { handle, base_offset, present: AtomicBool::new(present) }
+        Self {
+            handle,
+            base_offset,
+            present: AtomicBool::new(present),
+        }
     }
 
     pub fn handle(&self) -> &Arc<FileHandle> {
@@ -83,7 +106,10 @@ impl TransactionIndex {
         let file = self.handle.get()?;
         let mut bytes = vec![0u8; file.len()? as usize];
         let read = file.read_at(&mut bytes, 0)?;
-        bytes[..read].chunks_exact(ENTRY_SIZE).map(AbortedTxn::decode).collect()
+        bytes[..read]
+            .chunks_exact(ENTRY_SIZE)
+            .map(AbortedTxn::decode)
+            .collect()
     }
 
     pub fn append(&self, txn: &AbortedTxn) -> io::Result<()> {
@@ -97,7 +123,11 @@ impl TransactionIndex {
     }
 
     /// The aborted transactions that touch [fetch offset, upper bound); true when later segments hold none of them.
-    pub fn collect_aborted_txns(&self, fetch_offset: i64, upper_bound: i64) -> io::Result<(Vec<AbortedTxn>, bool)> {
+    pub fn collect_aborted_txns(
+        &self,
+        fetch_offset: i64,
+        upper_bound: i64,
+    ) -> io::Result<(Vec<AbortedTxn>, bool)> {
         let mut found = Vec::new();
         for txn in self.all()? {
             if txn.last_offset >= fetch_offset && txn.first_offset < upper_bound {
@@ -133,11 +163,18 @@ impl TransactionIndex {
             return Ok(true);
         }
         let whole = self.handle.get()?.len()?.is_multiple_of(ENTRY_SIZE as u64);
-        Ok(whole && self.all().is_ok_and(|all| all.iter().all(|txn| txn.last_offset >= self.base_offset)))
+        Ok(whole
+            && self
+                .all()
+                .is_ok_and(|all| all.iter().all(|txn| txn.last_offset >= self.base_offset)))
     }
 
     pub fn sync(&self) -> io::Result<()> {
-        if self.is_present() { self.handle.get()?.sync_data() } else { Ok(()) }
+        if self.is_present() {
+            self.handle.get()?.sync_data()
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -93,7 +93,10 @@ impl Settings {
             max_decompressed_message_bytes: config.max_decompressed_message_bytes,
             partition_leader_epoch: NO_PARTITION_LEADER_EPOCH,
         };
-        Self { config: Arc::new(config), validator }
+        Self {
+            config: Arc::new(config),
+            validator,
+        }
     }
 }
 
@@ -217,7 +220,8 @@ impl UnifiedLog {
     }
 
     pub fn update_config(&self, config: LogConfig) {
-        self.settings.store(Arc::new(Settings::new(&self.topic_partition, config)));
+        self.settings
+            .store(Arc::new(Settings::new(&self.topic_partition, config)));
     }
 
     // ---- locks
@@ -227,7 +231,9 @@ impl UnifiedLog {
         self.log_dir.check_online()?;
         let writer = self.lock_any();
         if writer.closed {
-            return Err(LogError::Closed { topic_partition: self.topic_partition.clone() });
+            return Err(LogError::Closed {
+                topic_partition: self.topic_partition.clone(),
+            });
         }
         Ok(writer)
     }
@@ -293,7 +299,9 @@ impl UnifiedLog {
             wanted
         };
         self.high_watermark.store(Arc::new(new));
-        writer.producer_state.on_high_watermark_updated(new.message_offset);
+        writer
+            .producer_state
+            .on_high_watermark_updated(new.message_offset);
         self.publish_first_unstable(writer);
         new.message_offset
     }
@@ -347,7 +355,11 @@ impl UnifiedLog {
     /// (epoch, start offset) in order.
     pub fn leader_epochs(&self) -> Vec<(i32, i64)> {
         self.with_epochs(|epochs| {
-            epochs.entries().iter().map(|entry| (entry.epoch, entry.start_offset)).collect()
+            epochs
+                .entries()
+                .iter()
+                .map(|entry| (entry.epoch, entry.start_offset))
+                .collect()
         })
     }
 
@@ -356,7 +368,11 @@ impl UnifiedLog {
         self.with_epochs(|epochs| epochs.epoch_for_offset(offset))
     }
 
-    pub fn maybe_assign_epoch_start_offset(&self, leader_epoch: i32, start_offset: i64) -> Result<(), LogError> {
+    pub fn maybe_assign_epoch_start_offset(
+        &self,
+        leader_epoch: i32,
+        start_offset: i64,
+    ) -> Result<(), LogError> {
         let mut writer = self.lock()?;
         self.change_epochs(&mut writer, |epochs| epochs.assign(leader_epoch, start_offset))
     }
@@ -397,7 +413,10 @@ impl UnifiedLog {
     }
 
     pub(crate) fn segment_files(&self) -> SegmentFiles<'_> {
-        SegmentFiles { cache: &self.context.cache, dir: &self.dir }
+        SegmentFiles {
+            cache: &self.context.cache,
+            dir: &self.dir,
+        }
     }
 
     pub(crate) fn segment_config(&self) -> SegmentConfig {
@@ -414,7 +433,11 @@ impl UnifiedLog {
 
     /// Base offsets of the segments, in order.
     pub fn segment_base_offsets(&self) -> Vec<i64> {
-        self.segments.load().iter().map(|segment| segment.base_offset()).collect()
+        self.segments
+            .load()
+            .iter()
+            .map(|segment| segment.base_offset())
+            .collect()
     }
 
     // ---- producers
@@ -441,24 +464,52 @@ impl UnifiedLog {
         let (stable, high) = (self.last_stable_offset(), self.high_watermark());
         let partition = &self.topic_partition;
         assert!(!segments.is_empty(), "{partition}: no segment");
-        assert!(segments[0].base_offset() <= start, "{partition}: first segment above log start {start}");
-        assert!(start <= high, "{partition}: log start {start} above high watermark {high}");
-        assert!(stable <= high, "{partition}: last stable {stable} above high watermark {high}");
-        assert!(high <= end, "{partition}: high watermark {high} above log end {end}");
-        assert!(self.recovery_point() <= end, "{partition}: recovery point above log end {end}");
         assert!(
-            segments.windows(2).all(|pair| pair[0].base_offset() < pair[1].base_offset()),
+            segments[0].base_offset() <= start,
+            "{partition}: first segment above log start {start}"
+        );
+        assert!(
+            start <= high,
+            "{partition}: log start {start} above high watermark {high}"
+        );
+        assert!(
+            stable <= high,
+            "{partition}: last stable {stable} above high watermark {high}"
+        );
+        assert!(
+            high <= end,
+            "{partition}: high watermark {high} above log end {end}"
+        );
+        assert!(
+            self.recovery_point() <= end,
+            "{partition}: recovery point above log end {end}"
+        );
+        assert!(
+            segments
+                .windows(2)
+                .all(|pair| pair[0].base_offset() < pair[1].base_offset()),
             "{partition}: segments out of order"
         );
         let active = &segments[segments.len() - 1];
-        assert!(active.base_offset() <= end, "{partition}: active segment above log end {end}");
+        assert!(
+            active.base_offset() <= end,
+            "{partition}: active segment above log end {end}"
+        );
         let expected = LogOffsetMetadata {
             message_offset: end,
             segment_base_offset: active.base_offset(),
             relative_position_in_segment: active.size() as i64,
         };
-        assert_eq!(**self.log_end.load(), expected, "{partition}: log end is not the active segment's");
-        assert_eq!(writer.producer_state.map_end_offset(), end, "{partition}: producer state is not at the end");
+        assert_eq!(
+            **self.log_end.load(),
+            expected,
+            "{partition}: log end is not the active segment's"
+        );
+        assert_eq!(
+            writer.producer_state.map_end_offset(),
+            end,
+            "{partition}: producer state is not at the end"
+        );
         self.with_epochs(|epochs| {
             let entries = epochs.entries();
             assert!(

@@ -275,7 +275,10 @@ impl ReplicaManager {
     }
 
     fn load_logs(&self, image: &MetadataImage) {
-        let outcome = self.log_manager.load_logs(&|log| self.is_stray(image, log));
+        let config_of = |topic: &str| (self.topic_log_config)(&image.configs.topic_overrides(topic));
+        let outcome = self
+            .log_manager
+            .load_logs(&config_of, &|log| self.is_stray(image, log));
         if let Err(error) = &outcome {
             tracing::error!(%error, "could not load the logs");
         }
