@@ -1,4 +1,4 @@
-//! AllocateProducerIds (key 67), versions 0: a block of producer ids for a broker (KIP-730).
+//! AllocateProducerIds (key 67), version 0: a block of producer ids for a broker (KIP-730).
 //!
 //! The block belongs to the broker for ever; ids of a block that it did not use are lost, never given twice.
 //!

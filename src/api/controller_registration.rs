@@ -1,4 +1,4 @@
-//! ControllerRegistration (key 70), versions 0: a controller announces its endpoints and features (KIP-919).
+//! ControllerRegistration (key 70), version 0: a controller announces its endpoints and features (KIP-919).
 //!
 //! Needs metadata.version 3.7-IV0.
 //!

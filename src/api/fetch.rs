@@ -1,4 +1,4 @@
-//! Fetch: key 1, versions 4 to 18.
+//! Fetch (key 1), versions 4-18.
 //!
 //! | version | what changed |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! InitProducerId: key 22, versions 0 to 5.
+//! InitProducerId (key 22), versions 0-5.
 //!
 //! | version | what changed |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! ListOffsets: key 2, versions 1 to 11.
+//! ListOffsets (key 2), versions 1-11.
 //!
 //! | version | what changed |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! OffsetForLeaderEpoch: key 23, versions 2 to 4.
+//! OffsetForLeaderEpoch (key 23), versions 2-4.
 //!
 //! | version | what changed |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! Produce: key 0, versions 3 to 11 (12 and 13 come with the transactions).
+//! Produce (key 0), versions 3-11 (12 and 13 come with the transactions).
 //!
 //! | version | what changed |
 //! | --- | --- |

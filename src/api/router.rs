@@ -150,6 +150,31 @@ pub fn decode<T: Decodable>(api_key: ApiKey, version: i16, mut body: Bytes) -> R
     T::decode(&mut body, version).map_err(|error| failed(error.to_string()))
 }
 
+/// [`decode`] into what `handle` takes.
+pub(super) fn decode_for<'a, Request, Response, Handle, Handled>(
+    api_key: ApiKey,
+    version: i16,
+    body: Bytes,
+    _: Handle,
+) -> Result<(), RequestError>
+where
+    Request: Decodable,
+    Handle: FnOnce(&'a RequestContext, Request) -> Handled,
+    Handled: Future<Output = Result<Reply<Response>, ApiError>>,
+{
+    decode::<Request>(api_key, version, body).map(drop)
+}
+
+/// Everything that happens to a frame before its handler runs: for fuzzers and tests.
+pub fn check_frame(scope: ListenerScope, mut frame: Bytes) -> Result<(), RequestError> {
+    let head = RequestHead::decode(&mut frame)?;
+    let (row, version) = route(&head, scope)?;
+    match version == head.api_version {
+        true => (row.check)(row.key, version, frame),
+        false => Ok(()),
+    }
+}
+
 /// What a row does: decode, handle, encode. An error of the whole request takes the response's error form.
 pub(super) async fn answer<'a, Request, Response, Handle, Handled>(
     context: &'a RequestContext,

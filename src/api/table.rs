@@ -10,7 +10,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 
-use super::router::answer;
+use super::router::{answer, decode_for};
 use super::{Answer, ListenerScope, RequestContext, RequestError};
 use crate::protocol::ApiKey;
 
@@ -19,6 +19,9 @@ pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Answer, RequestError>
 
 /// Decodes a body, runs the handler and encodes what it says.
 pub type Handler = for<'a> fn(&'a RequestContext, Bytes) -> Handling<'a>;
+
+/// Decodes a body into the type that the handler takes, and drops it: what fuzzers and tests run.
+pub type Check = fn(ApiKey, i16, Bytes) -> Result<(), RequestError>;
 
 /// One row.
 pub struct ApiRow {
@@ -31,6 +34,7 @@ pub struct ApiRow {
     pub on_broker: bool,
     pub on_controller: bool,
     pub handler: Handler,
+    pub check: Check,
 }
 
 impl ApiRow {
@@ -62,6 +66,7 @@ macro_rules! table {
             on_broker: table!(@scope $scope).0,
             on_controller: table!(@scope $scope).1,
             handler: |context, body| Box::pin(answer(context, body, super::$module::handle)),
+            check: |key, version, body| decode_for(key, version, body, super::$module::handle),
         },)*]
     };
 }

@@ -16,3 +16,13 @@ fn rows_stay_within_what_kafka_serves() {
         assert!(row.advertised_min_version <= row.min_version, "{}", info.name);
     }
 }
+
+#[test]
+fn readme_lists_what_the_table_serves() {
+    let readme = include_str!("../../README.md");
+    assert!(
+        readme.contains(&markdown()),
+        "README.md must contain this table:\n{}",
+        markdown()
+    );
+}

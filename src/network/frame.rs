@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -74,57 +74,27 @@ struct Partial {
     memory: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads one connection's frames.
+/// Cuts bytes into frames; without sockets, so that tests and fuzzers can feed it.
 #[derive(Debug)]
-pub struct FrameReader {
+pub struct FrameBuffer {
     max_size: usize,
-    memory: RequestMemory,
+    /// What was read and belongs to no frame that has begun.
     ahead: BytesMut,
     partial: Option<Partial>,
-    bytes_read: u64,
 }
 
-impl FrameReader {
-    pub fn new(max_size: usize, memory: RequestMemory) -> Self {
+impl FrameBuffer {
+    pub fn new(max_size: usize) -> Self {
         Self {
             max_size,
-            memory,
             ahead: BytesMut::new(),
             partial: None,
-            bytes_read: 0,
         }
     }
 
-    /// Bytes so far, over all frames.
-    pub fn bytes_read(&self) -> u64 {
-        self.bytes_read
-    }
-
-    /// The next frame, or `None` when the peer has closed (in the middle of a frame, too). Cancel-safe.
-    pub async fn next(&mut self, stream: &TcpStream) -> Result<Option<Frame>, FrameError> {
-        loop {
-            if self.partial.is_none()
-                && let Some(size) = self.size_ahead()?
-            {
-                let memory = self.memory.reserve(size).await;
-                self.begin(size, memory);
-            }
-            if let Some(frame) = self.finished() {
-                return Ok(Some(frame));
-            }
-            stream.readable().await?;
-            match self.read(stream) {
-                Ok(0) => return Ok(None),
-                Ok(count) => self.bytes_read += count as u64,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// The checked size of the frame at the front of what was read ahead.
-    fn size_ahead(&self) -> Result<Option<usize>, FrameError> {
-        let Some(prefix) = self.ahead.first_chunk::<SIZE_PREFIX>() else {
+    /// The checked size of the next frame, if it has not begun and its size is here: [`Self::begin`] it.
+    pub fn next_size(&self) -> Result<Option<usize>, FrameError> {
+        let (None, Some(prefix)) = (&self.partial, self.ahead.first_chunk::<SIZE_PREFIX>()) else {
             return Ok(None);
         };
         let size = i32::from_be_bytes(*prefix);
@@ -138,10 +108,11 @@ impl FrameReader {
         }
     }
 
-    fn begin(&mut self, size: usize, memory: Option<OwnedSemaphorePermit>) {
+    /// Begins a frame of `size`, which is [`Self::next_size`]'s, with its share of the memory.
+    pub fn begin(&mut self, size: usize, memory: Option<OwnedSemaphorePermit>) {
         self.ahead.advance(SIZE_PREFIX);
+        let mut buffer = BytesMut::with_capacity(size.min(FIRST_RESERVE));
         let here = self.ahead.len().min(size);
-        let mut buffer = BytesMut::with_capacity(size.min(FIRST_RESERVE.max(here)));
         buffer.extend_from_slice(&self.ahead[..here]);
         self.ahead.advance(here);
         if self.ahead.is_empty() {
@@ -150,13 +121,24 @@ impl FrameReader {
         self.partial = Some(Partial { size, buffer, memory });
     }
 
-    fn finished(&mut self) -> Option<Frame> {
+    /// The frame that is whole, once.
+    pub fn finished(&mut self) -> Option<Frame> {
         let is_whole = |partial: &mut Partial| partial.buffer.len() == partial.size;
         let partial = self.partial.take_if(is_whole)?;
         Some(Frame {
             bytes: partial.buffer.freeze(),
             memory: partial.memory,
         })
+    }
+
+    /// Adds bytes that were read elsewhere.
+    pub fn fill(&mut self, mut bytes: &[u8]) {
+        if let Some(partial) = &mut self.partial {
+            let (taken, rest) = bytes.split_at(bytes.len().min(partial.size - partial.buffer.len()));
+            partial.buffer.extend_from_slice(taken);
+            bytes = rest;
+        }
+        self.ahead.extend_from_slice(bytes);
     }
 
     /// One read of what is there: straight into the frame's buffer, or over the stack while no frame has begun.
@@ -172,7 +154,54 @@ impl FrameReader {
             partial.buffer.reserve(missing);
         }
         // The allocator may have given more than was asked for: what follows the frame must stay in the socket.
-        let mut limited = bytes::BufMut::limit(&mut partial.buffer, missing);
+        let mut limited = BufMut::limit(&mut partial.buffer, missing);
         stream.try_read_buf(&mut limited)
     }
 }
+
+/// Reads one connection's frames.
+#[derive(Debug)]
+pub struct FrameReader {
+    buffer: FrameBuffer,
+    memory: RequestMemory,
+    bytes_read: u64,
+}
+
+impl FrameReader {
+    pub fn new(max_size: usize, memory: RequestMemory) -> Self {
+        Self {
+            buffer: FrameBuffer::new(max_size),
+            memory,
+            bytes_read: 0,
+        }
+    }
+
+    /// Bytes so far, over all frames.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// The next frame, or `None` when the peer has closed (in the middle of a frame, too). Cancel-safe.
+    pub async fn next(&mut self, stream: &TcpStream) -> Result<Option<Frame>, FrameError> {
+        loop {
+            if let Some(size) = self.buffer.next_size()? {
+                let memory = self.memory.reserve(size).await;
+                self.buffer.begin(size, memory);
+            }
+            if let Some(frame) = self.buffer.finished() {
+                return Ok(Some(frame));
+            }
+            stream.readable().await?;
+            match self.buffer.read(stream) {
+                Ok(0) => return Ok(None),
+                Ok(count) => self.bytes_read += count as u64,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "frame_test.rs"]
+mod frame_test;

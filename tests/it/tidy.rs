@@ -208,3 +208,34 @@ fn no_place_of_ours_is_named() {
     }
     fail_with("machine paths", offences);
 }
+
+/// Each row of the router table has its file, which says first what it serves: `//! Name (key n), versions a-b`.
+#[test]
+fn api_files_open_with_key_and_versions() {
+    let mut offences = Vec::new();
+    for row in kavka::api::table::TABLE {
+        let versions = match row.min_version == row.max_version {
+            true => format!("version {}", row.min_version),
+            false => format!("versions {}-{}", row.min_version, row.max_version),
+        };
+        let wanted = format!("//! {} (key {}), {versions}", row.key.name(), row.key.code());
+        let file = snake_case(row.key.name());
+        let path = root().join("src/api").join(format!("{file}.rs"));
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        if !text.starts_with(&wanted) {
+            offences.push(format!("src/api/{file}.rs does not begin with `{wanted}`"));
+        }
+    }
+    fail_with("api files against the router table", offences);
+}
+
+fn snake_case(name: &str) -> String {
+    let mut text = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !text.is_empty() {
+            text.push('_');
+        }
+        text.push(letter.to_ascii_lowercase());
+    }
+    text
+}
