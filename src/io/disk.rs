@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
@@ -70,6 +70,10 @@ pub trait Disk: Send + Sync + Debug + 'static {
     fn list(&self, path: &Path) -> io::Result<Vec<(PathBuf, bool)>>;
     fn exists(&self, path: &Path) -> bool;
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Mode 0400: Kafka's mark of a checkpoint that is complete. Nothing where the file system knows no modes.
+    fn set_read_only(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
     /// Takes the exclusive lock on a file, which is made if it is not there; `None` when somebody else has it.
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
 }
@@ -232,6 +236,10 @@ impl Disk for SystemDisk {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
+    }
+
+    fn set_read_only(&self, path: &Path) -> io::Result<()> {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o400))
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {

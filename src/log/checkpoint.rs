@@ -23,6 +23,8 @@ pub const LOG_START_OFFSET_CHECKPOINT: &str = "log-start-offset-checkpoint";
 pub const CLEANER_CHECKPOINT: &str = "cleaner-offset-checkpoint";
 pub const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 pub const PARTITION_METADATA: &str = "partition.metadata";
+/// Bytes of a whole one.
+pub const PARTITION_METADATA_LENGTH: usize = 43;
 pub const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 
 const CURRENT_VERSION: i32 = 0;

@@ -231,9 +231,17 @@ impl LogLoader<'_> {
         let path = self.path.join(PARTITION_METADATA);
         let text = checkpoint::read_text(&*self.context.disk, &path)
             .map_err(|error| self.fail(&path, "reading", error))?;
-        match text.map(|text| checkpoint::parse_partition_metadata(&text)) {
+        let text = text.as_deref();
+        match text.map(checkpoint::parse_partition_metadata) {
             None => Ok(None),
             Some(Ok(topic_id)) => Ok(topic_id),
+            // Cut off by a power loss before the log's first flush (it is made without a sync): the id comes anew.
+            Some(Err(error))
+                if text.is_some_and(|text| text.len() < checkpoint::PARTITION_METADATA_LENGTH) =>
+            {
+                tracing::warn!("{}: {error}; it was never flushed", path.display());
+                Ok(None)
+            }
             Some(Err(error)) => {
                 let source = io::Error::new(io::ErrorKind::InvalidData, error);
                 Err(self.fail(&path, "reading", source))

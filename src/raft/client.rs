@@ -117,6 +117,10 @@ impl Shared {
         *locked(&self.published) = published;
     }
 
+    pub(super) fn publish_high_watermark(&self, high_watermark: i64) {
+        locked(&self.published).high_watermark = Some(high_watermark);
+    }
+
     pub(super) fn open_appends(&self, epoch: i32, next_offset: i64) {
         let mut appends = locked(&self.appends);
         appends.status = AppendStatus::Open { epoch };

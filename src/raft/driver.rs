@@ -268,7 +268,7 @@ impl Driver {
             Output::HighWatermark(high_watermark) => {
                 self.shared.log.update_high_watermark(high_watermark);
                 self.high_watermark = Some(high_watermark);
-                self.publish();
+                self.shared.publish_high_watermark(high_watermark);
                 Ok(())
             }
             Output::LeaderChanged {

@@ -16,13 +16,13 @@ use bytes::Bytes;
 
 use super::control::ControlRecord;
 use super::node::LogView;
-use super::records::{self, DecodedBatch, MAX_BATCH_SIZE_BYTES};
+use super::records::{self, DecodedBatch};
 use super::snapshot::{SnapshotFileName, SnapshotReader, deleted_path, snapshot_path};
 use super::voters::QuorumHistory;
 use super::{BOOTSTRAP_SNAPSHOT_ID, CLUSTER_METADATA_TOPIC_ID, OffsetAndEpoch, RaftError, SnapshotContents};
 use crate::io::disk::{Disk, OpenMode};
 use crate::log::{FetchIsolation, UnifiedLog};
-use crate::record::Batches;
+use crate::record::{BatchHeader, Batches, RecordError};
 
 /// Kafka's `file.delete.delay.ms`.
 const FILE_DELETE_DELAY_MS: i64 = 60_000;
@@ -204,11 +204,9 @@ impl MetadataLog {
             next_offset = id.offset;
         }
         while next_offset < self.log.log_end_offset() {
-            let bytes = self.read(next_offset, MAX_BATCH_SIZE_BYTES)?;
-            let from = next_offset;
-            for batch in Batches::of_bytes(&bytes) {
-                let (header, batch) = batch.map_err(|error| self.corrupt(error))?;
-                if header.is_control() && header.base_offset >= from {
+            let bytes = self.read(next_offset, READ_CHUNK_BYTES)?;
+            for (header, batch) in self.whole_batches(&bytes, next_offset)? {
+                if header.is_control() {
                     let decoded =
                         records::decode_batch(header, &batch).map_err(|reason| self.corrupt(reason))?;
                     for (offset, record) in (header.base_offset..).zip(decoded.control_records) {
@@ -217,11 +215,25 @@ impl MetadataLog {
                 }
                 next_offset = header.next_offset();
             }
-            if next_offset == from {
-                return Err(self.corrupt(format!("nothing can be read at offset {from}")));
-            }
         }
         Ok(())
+    }
+
+    /// The batches from `offset` on that a chunk of the log holds whole: at least one. The end of a chunk may cut one.
+    fn whole_batches(&self, chunk: &Bytes, offset: i64) -> Result<Vec<(BatchHeader, Bytes)>, RaftError> {
+        let mut whole = Vec::new();
+        for batch in Batches::of_bytes(chunk) {
+            match batch {
+                Ok((header, _)) if header.base_offset < offset => {}
+                Ok(batch) => whole.push(batch),
+                Err(RecordError::Torn { .. }) if !whole.is_empty() => break,
+                Err(error) => return Err(self.corrupt(error)),
+            }
+        }
+        if whole.is_empty() {
+            return Err(self.corrupt(format!("nothing can be read at offset {offset}")));
+        }
+        Ok(whole)
     }
 
     fn corrupt(&self, reason: impl std::fmt::Display) -> RaftError {
@@ -241,26 +253,13 @@ impl MetadataLog {
             return Ok(Vec::new());
         }
         let bytes = self.read(offset, READ_CHUNK_BYTES)?;
-        let mut decoded = Vec::new();
-        for batch in Batches::of_bytes(&bytes) {
-            let (header, batch) = match batch {
-                Ok(batch) => batch,
-                // The chunk cuts its last batch; what precedes it is whole.
-                Err(_) if !decoded.is_empty() => break,
-                Err(error) => return Err(self.corrupt(error)),
-            };
-            if header.base_offset >= end {
-                break;
-            }
-            if header.base_offset < offset {
-                continue;
-            }
-            decoded.push(records::decode_batch(header, &batch).map_err(|reason| self.corrupt(reason))?);
-        }
-        if decoded.is_empty() {
-            return Err(self.corrupt(format!("nothing can be read at offset {offset}")));
-        }
-        Ok(decoded)
+        self.whole_batches(&bytes, offset)?
+            .into_iter()
+            .take_while(|(header, _)| header.base_offset < end)
+            .map(|(header, batch)| {
+                records::decode_batch(header, &batch).map_err(|reason| self.corrupt(reason))
+            })
+            .collect()
     }
 
     /// Writes; durable after [`MetadataLog::flush`].
@@ -377,8 +376,8 @@ impl MetadataLog {
     }
 }
 
-/// How much of the log is decoded and handed to a listener at a time.
-const READ_CHUNK_BYTES: usize = 1024 * 1024;
+/// How much of the log is decoded and handed to a listener at a time. Little in tests, so that they meet chunks that cut batches.
+const READ_CHUNK_BYTES: usize = if cfg!(test) { 700 } else { 1024 * 1024 };
 
 fn note_control_record(history: &mut QuorumHistory, offset: i64, record: ControlRecord) {
     match record {

@@ -93,7 +93,8 @@ fn batch_with_a_flipped_bit_is_refused() {
 
 #[test]
 fn data_batch_that_raft_would_not_write_is_refused() {
-    let cases: [(Option<&[u8]>, Option<&[u8]>); 3] = [
+    type Part = Option<&'static [u8]>;
+    let cases: [(Part, Part); 3] = [
         (Some(b"key"), Some(b"\x01\x14\x00\x00")),
         (None, None),
         (None, Some(b"\x00\x14\x00\x00")),

@@ -160,7 +160,8 @@ impl SnapshotWriter {
             .map_err(|error| RaftError::io("syncing", &self.partial_path, error))?;
         let path = snapshot_path(&self.dir, self.id);
         self.disk
-            .rename(&self.partial_path, &path)
+            .set_read_only(&self.partial_path)
+            .and_then(|()| self.disk.rename(&self.partial_path, &path))
             .and_then(|()| self.disk.sync_dir(&self.dir))
             .map_err(|error| RaftError::io("renaming", &self.partial_path, error))?;
         Ok(self.position)
@@ -271,3 +272,7 @@ impl SnapshotReader {
         Ok(SnapshotContents::new(id, timestamp, Box::new(batches)))
     }
 }
+
+#[cfg(test)]
+#[path = "snapshot_test.rs"]
+mod snapshot_test;

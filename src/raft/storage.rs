@@ -116,3 +116,7 @@ fn versioned_records(header: BatchHeader, batch: &Bytes) -> Result<Vec<Versioned
     }
     Ok(versioned)
 }
+
+#[cfg(test)]
+#[path = "storage_test.rs"]
+mod storage_test;
