@@ -32,3 +32,4 @@ pub mod protocol;
 pub mod record;
 
 pub mod config;
+pub mod timeline;

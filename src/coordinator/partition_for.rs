@@ -9,7 +9,7 @@ pub fn partition_for(key: &str, partition_count: i32) -> i32 {
 }
 
 /// Over UTF-16 units.
-fn java_hash_code(text: &str) -> i32 {
+pub fn java_hash_code(text: &str) -> i32 {
     text.encode_utf16().fold(0i32, |hash, unit| {
         hash.wrapping_mul(31).wrapping_add(i32::from(unit))
     })

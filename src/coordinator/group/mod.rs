@@ -1,0 +1,42 @@
+//! Groups and their committed offsets, on the partitions of `__consumer_offsets`.
+//!
+//! ```text
+//! service           the async front: which partition, which operation, errors as answers
+//! shard*            the state machine of one partition: groups by id; list, describe, delete, expire, replay
+//!   classic_protocol* JoinGroup, SyncGroup, Heartbeat, LeaveGroup and their timers
+//!   classic_group*  one classic group: members, protocols, generation, the states and their transitions
+//!   other_group*    groups of the newer protocols: kept, listed, deleted when empty; not served yet
+//!   offsets*        committed offsets, those of open transactions, expiry
+//! records*          the records of all this
+//! config            the settings that matter here
+//! ```
+//! `*` = pure.
+
+pub mod classic_group;
+mod classic_protocol;
+pub mod config;
+pub mod offsets;
+pub mod other_group;
+pub mod records;
+pub mod service;
+pub mod shard;
+
+pub use config::GroupConfig;
+pub use records::GroupRecord;
+pub use service::GroupCoordinatorService;
+pub use shard::GroupShard;
+
+use crate::protocol::StrBytes;
+use bytes::Bytes;
+
+/// The internal topic.
+pub const GROUP_METADATA_TOPIC: &str = "__consumer_offsets";
+
+/// A copy that does not keep the request's frame alive.
+fn owned(text: &StrBytes) -> StrBytes {
+    StrBytes::from_string(text.to_string())
+}
+
+fn owned_bytes(bytes: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}

@@ -1,0 +1,254 @@
+//! A group of a protocol that is not served yet: consumer (KIP-848), share (KIP-932), streams (KIP-1071). Pure.
+//!
+//! Such groups are in logs that Apache Kafka wrote. They are kept: their records stay in the log, and are known here by
+//! their keys, so that the group is listed, its offsets live as long as Kafka would let them, and an empty one can be
+//! deleted or make room for a classic group.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::records::GroupRecord;
+use crate::protocol::records::group::{GroupRecordKey, GroupRecordValue};
+use crate::protocol::{ErrorCode, StrBytes};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupKind {
+    Consumer,
+    Share,
+    Streams,
+}
+
+impl GroupKind {
+    /// As ListGroups names the type; the protocol type is the same word.
+    pub fn name(self) -> &'static str {
+        match self {
+            GroupKind::Consumer => "consumer",
+            GroupKind::Share => "share",
+            GroupKind::Streams => "streams",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Member {
+    epoch: i32,
+    /// `MemberState`: 0 is stable.
+    state: i8,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct OtherGroup {
+    kind: GroupKind,
+    group_epoch: i32,
+    assignment_epoch: i32,
+    members: BTreeMap<StrBytes, Member>,
+    /// Keys of the records that are not tombstones, those of the group as a whole last.
+    live: BTreeMap<(u8, Bytes), GroupRecordKey>,
+}
+
+/// Which group a record belongs to; `None`: to a classic group, or to offsets.
+pub fn owner_of(key: &GroupRecordKey) -> Option<(GroupKind, &StrBytes)> {
+    use GroupKind::{Consumer, Share, Streams};
+    Some(match key {
+        GroupRecordKey::ConsumerGroupMetadata(key) => (Consumer, &key.group_id),
+        GroupRecordKey::ConsumerGroupPartitionMetadata(key) => (Consumer, &key.group_id),
+        GroupRecordKey::ConsumerGroupMemberMetadata(key) => (Consumer, &key.group_id),
+        GroupRecordKey::ConsumerGroupTargetAssignmentMetadata(key) => (Consumer, &key.group_id),
+        GroupRecordKey::ConsumerGroupTargetAssignmentMember(key) => (Consumer, &key.group_id),
+        GroupRecordKey::ConsumerGroupCurrentMemberAssignment(key) => (Consumer, &key.group_id),
+        GroupRecordKey::ConsumerGroupRegularExpression(key) => (Consumer, &key.group_id),
+        GroupRecordKey::ShareGroupMetadata(key) => (Share, &key.group_id),
+        GroupRecordKey::ShareGroupMemberMetadata(key) => (Share, &key.group_id),
+        GroupRecordKey::ShareGroupTargetAssignmentMetadata(key) => (Share, &key.group_id),
+        GroupRecordKey::ShareGroupTargetAssignmentMember(key) => (Share, &key.group_id),
+        GroupRecordKey::ShareGroupCurrentMemberAssignment(key) => (Share, &key.group_id),
+        GroupRecordKey::ShareGroupStatePartitionMetadata(key) => (Share, &key.group_id),
+        GroupRecordKey::StreamsGroupMetadata(key) => (Streams, &key.group_id),
+        GroupRecordKey::StreamsGroupMemberMetadata(key) => (Streams, &key.group_id),
+        GroupRecordKey::StreamsGroupTargetAssignmentMetadata(key) => (Streams, &key.group_id),
+        GroupRecordKey::StreamsGroupTargetAssignmentMember(key) => (Streams, &key.group_id),
+        GroupRecordKey::StreamsGroupCurrentMemberAssignment(key) => (Streams, &key.group_id),
+        GroupRecordKey::StreamsGroupTopology(key) => (Streams, &key.group_id),
+        GroupRecordKey::LegacyOffsetCommit(_)
+        | GroupRecordKey::OffsetCommit(_)
+        | GroupRecordKey::GroupMetadata(_)
+        | GroupRecordKey::Unknown(_) => return None,
+    })
+}
+
+/// Tombstones go from the members to the group.
+fn rank(key: &GroupRecordKey) -> u8 {
+    match key {
+        GroupRecordKey::ConsumerGroupMetadata(_)
+        | GroupRecordKey::ShareGroupMetadata(_)
+        | GroupRecordKey::StreamsGroupMetadata(_) => 2,
+        GroupRecordKey::ConsumerGroupTargetAssignmentMetadata(_)
+        | GroupRecordKey::ShareGroupTargetAssignmentMetadata(_)
+        | GroupRecordKey::StreamsGroupTargetAssignmentMetadata(_) => 1,
+        _ => 0,
+    }
+}
+
+impl OtherGroup {
+    pub fn new(kind: GroupKind) -> Self {
+        Self {
+            kind,
+            group_epoch: 0,
+            assignment_epoch: 0,
+            members: BTreeMap::new(),
+            live: BTreeMap::new(),
+        }
+    }
+
+    pub fn kind(&self) -> GroupKind {
+        self.kind
+    }
+
+    /// No record of it is left.
+    pub fn is_gone(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    pub fn has_members(&self) -> bool {
+        !self.members.is_empty()
+    }
+
+    /// As ListGroups names the state.
+    pub fn state(&self) -> &'static str {
+        if self.members.is_empty() {
+            return "Empty";
+        }
+        if self.kind == GroupKind::Share {
+            return "Stable";
+        }
+        let reconciled = |member: &Member| member.state == 0 && member.epoch == self.assignment_epoch;
+        if self.group_epoch > self.assignment_epoch {
+            "Assigning"
+        } else if self.members.values().all(reconciled) {
+            "Stable"
+        } else {
+            "Reconciling"
+        }
+    }
+
+    pub fn may_become_classic(&self) -> bool {
+        self.kind != GroupKind::Share && self.members.is_empty()
+    }
+
+    pub fn replay(&mut self, key: GroupRecordKey, value: Option<GroupRecordValue>) {
+        let Ok(bytes) = key.encode() else { return };
+        self.replay_members(&key, value.as_ref());
+        match value {
+            Some(value) => {
+                self.replay_epochs(&value);
+                self.live.insert((rank(&key), bytes), key);
+            }
+            None => {
+                self.live.remove(&(rank(&key), bytes));
+            }
+        }
+    }
+
+    fn replay_epochs(&mut self, value: &GroupRecordValue) {
+        match value {
+            GroupRecordValue::ConsumerGroupMetadata(value) => self.group_epoch = value.epoch,
+            GroupRecordValue::ShareGroupMetadata(value) => self.group_epoch = value.epoch,
+            GroupRecordValue::StreamsGroupMetadata(value) => self.group_epoch = value.epoch,
+            GroupRecordValue::ConsumerGroupTargetAssignmentMetadata(value) => {
+                self.assignment_epoch = value.assignment_epoch
+            }
+            GroupRecordValue::ShareGroupTargetAssignmentMetadata(value) => {
+                self.assignment_epoch = value.assignment_epoch
+            }
+            GroupRecordValue::StreamsGroupTargetAssignmentMetadata(value) => {
+                self.assignment_epoch = value.assignment_epoch
+            }
+            _ => {}
+        }
+    }
+
+    fn replay_members(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>) {
+        let (member_id, is_membership) = match key {
+            GroupRecordKey::ConsumerGroupMemberMetadata(key) => (&key.member_id, true),
+            GroupRecordKey::ShareGroupMemberMetadata(key) => (&key.member_id, true),
+            GroupRecordKey::StreamsGroupMemberMetadata(key) => (&key.member_id, true),
+            GroupRecordKey::ConsumerGroupCurrentMemberAssignment(key) => (&key.member_id, false),
+            GroupRecordKey::ShareGroupCurrentMemberAssignment(key) => (&key.member_id, false),
+            GroupRecordKey::StreamsGroupCurrentMemberAssignment(key) => (&key.member_id, false),
+            _ => return,
+        };
+        let (epoch, state) = match value {
+            Some(GroupRecordValue::ConsumerGroupCurrentMemberAssignment(value)) => {
+                (value.member_epoch, value.state)
+            }
+            Some(GroupRecordValue::ShareGroupCurrentMemberAssignment(value)) => {
+                (value.member_epoch, value.state)
+            }
+            Some(GroupRecordValue::StreamsGroupCurrentMemberAssignment(value)) => {
+                (value.member_epoch, value.state)
+            }
+            Some(_) => {
+                self.members.entry(member_id.clone()).or_default();
+                return;
+            }
+            None if is_membership => {
+                self.members.remove(member_id);
+                return;
+            }
+            None => return,
+        };
+        self.members.insert(member_id.clone(), Member { epoch, state });
+    }
+
+    /// Removes all that the log has of it.
+    pub fn tombstones(&self) -> Vec<GroupRecord> {
+        let keys = self.live.values().cloned();
+        keys.map(|key| GroupRecord { key, value: None }).collect()
+    }
+
+    pub fn validate_delete(&self) -> Result<(), ErrorCode> {
+        if !self.members.is_empty() {
+            return Err(ErrorCode::NonEmptyGroup);
+        }
+        let has_share_state =
+            |key: &GroupRecordKey| matches!(key, GroupRecordKey::ShareGroupStatePartitionMetadata(_));
+        match self.live.values().any(has_share_state) {
+            // Its state in `__share_group_state` would have to go first.
+            true => Err(ErrorCode::GroupDeletionFailed),
+            false => Ok(()),
+        }
+    }
+
+    pub fn validate_offset_commit(&self, member_id: &StrBytes, member_epoch: i32) -> Result<(), ErrorCode> {
+        if self.kind == GroupKind::Share {
+            return Err(ErrorCode::GroupIdNotFound);
+        }
+        // From an admin client.
+        if member_epoch < 0 && self.members.is_empty() {
+            return Ok(());
+        }
+        self.validate_member(member_id, member_epoch)
+    }
+
+    pub fn validate_offset_fetch(
+        &self,
+        member_id: Option<&StrBytes>,
+        member_epoch: i32,
+    ) -> Result<(), ErrorCode> {
+        match member_id {
+            _ if self.kind == GroupKind::Share => Err(ErrorCode::GroupIdNotFound),
+            None if member_epoch < 0 => Ok(()),
+            None => Err(ErrorCode::UnknownMemberId),
+            Some(member_id) => self.validate_member(member_id, member_epoch),
+        }
+    }
+
+    fn validate_member(&self, member_id: &StrBytes, member_epoch: i32) -> Result<(), ErrorCode> {
+        match self.members.get(member_id) {
+            None => Err(ErrorCode::UnknownMemberId),
+            Some(member) if member.epoch != member_epoch => Err(ErrorCode::StaleMemberEpoch),
+            Some(_) => Ok(()),
+        }
+    }
+}

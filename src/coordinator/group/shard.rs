@@ -1,0 +1,544 @@
+//! The state machine of one partition of `__consumer_offsets`: its groups and their offsets. Pure.
+//!
+//! What is on the log is applied by `replay` and nothing else, with one exception that is Kafka's too: a classic group is
+//! soft state between its records, so its records describe it and are not replayed into it while it lives here.
+//!
+//! Groups that came or went with records that are not committed yet are remembered, so that `revert` can undo it.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::classic_group::ClassicGroupState::{Empty, Stable};
+use super::classic_group::{ClassicGroup, ClassicGroupMember, MemberProtocol};
+use super::classic_protocol::sync_error;
+use super::config::GroupConfig;
+use super::offsets::{OffsetAndMetadata, OffsetKey, Offsets};
+use super::other_group::{OtherGroup, owner_of};
+use super::records::GroupRecord;
+use super::{owned, owned_bytes};
+use crate::coordinator::runtime::shard::{CoordinatorShard, Effect, OperationContext, Outcome, Token};
+use crate::coordinator::runtime::timer::TimerEvent;
+use crate::metadata::MetadataImage;
+use crate::protocol::messages::delete_groups_response::DeletableGroupResult;
+use crate::protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
+use crate::protocol::messages::list_groups_response::ListedGroup;
+use crate::protocol::messages::{GroupId, JoinGroupResponse, SyncGroupResponse};
+use crate::protocol::records::group::{GroupMetadataValue, GroupRecordKey, GroupRecordValue};
+use crate::protocol::{ErrorCode, StrBytes, WireError};
+
+pub type GroupOutcome<T> = Outcome<GroupShard, T>;
+pub type GroupEffect = Effect<GroupTimer, GroupReply>;
+
+/// The answer to a parked request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum GroupReply {
+    Join(JoinGroupResponse),
+    Sync(SyncGroupResponse),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GroupTimer {
+    /// A member has not shown that it lives.
+    Heartbeat { group_id: StrBytes, member_id: StrBytes },
+    /// The members of a new group had time to come.
+    InitialRebalance {
+        group_id: StrBytes,
+        delay_ms: i32,
+        remaining_ms: i32,
+    },
+    /// The members had time to rejoin.
+    CompleteJoin { group_id: StrBytes },
+    /// The members had time to sync.
+    PendingSync { group_id: StrBytes, generation_id: i32 },
+    /// Time to look for offsets that expired.
+    Expiration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum GroupTimerKey {
+    Heartbeat(StrBytes, StrBytes),
+    /// A group waits in one join phase at a time.
+    Join(StrBytes),
+    Sync(StrBytes),
+    Expiration,
+}
+
+impl TimerEvent for GroupTimer {
+    type Key = GroupTimerKey;
+
+    fn key(&self) -> GroupTimerKey {
+        match self {
+            GroupTimer::Heartbeat { group_id, member_id } => {
+                GroupTimerKey::Heartbeat(group_id.clone(), member_id.clone())
+            }
+            GroupTimer::InitialRebalance { group_id, .. } | GroupTimer::CompleteJoin { group_id } => {
+                GroupTimerKey::Join(group_id.clone())
+            }
+            GroupTimer::PendingSync { group_id, .. } => GroupTimerKey::Sync(group_id.clone()),
+            GroupTimer::Expiration => GroupTimerKey::Expiration,
+        }
+    }
+}
+
+/// What is to be done once records are committed, or could not be.
+#[derive(Debug, Clone, PartialEq)]
+pub enum GroupPending {
+    CreateGroup {
+        token: Token,
+    },
+    StoreAssignments {
+        group_id: StrBytes,
+        generation_id: i32,
+        assignments: HashMap<StrBytes, Bytes>,
+    },
+    ReplaceStaticMember {
+        group_id: StrBytes,
+        old: Box<ClassicGroupMember>,
+        new_member_id: StrBytes,
+        old_leader: Option<StrBytes>,
+        supports_skipping_assignment: bool,
+        token: Token,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Group {
+    Classic(Box<ClassicGroup>),
+    Other(OtherGroup),
+}
+
+impl Group {
+    fn state(&self) -> &'static str {
+        match self {
+            Group::Classic(group) => group.state().name(),
+            Group::Other(group) => group.state(),
+        }
+    }
+
+    fn type_name(&self) -> &'static str {
+        match self {
+            Group::Classic(_) => "classic",
+            Group::Other(group) => group.kind().name(),
+        }
+    }
+}
+
+/// How to take back what an uncommitted record did.
+#[derive(Debug)]
+enum Undo {
+    Remove(StrBytes),
+    Restore(StrBytes, Group),
+}
+
+pub struct GroupShard {
+    pub(super) config: Arc<GroupConfig>,
+    pub(super) groups: HashMap<StrBytes, Group>,
+    pub(super) offsets: Offsets,
+    undo: VecDeque<(i64, Undo)>,
+    /// Topic names in use, so that a million offsets of one topic share its name.
+    topics: HashSet<StrBytes>,
+}
+
+impl GroupShard {
+    pub fn new(config: Arc<GroupConfig>) -> Self {
+        Self {
+            config,
+            groups: HashMap::new(),
+            offsets: Offsets::default(),
+            undo: VecDeque::new(),
+            topics: HashSet::new(),
+        }
+    }
+
+    pub fn offsets(&self) -> &Offsets {
+        &self.offsets
+    }
+
+    pub fn classic_group(&self, group_id: &str) -> Option<&ClassicGroup> {
+        match self.groups.get(group_id.as_bytes()) {
+            Some(Group::Classic(group)) => Some(group),
+            _ => None,
+        }
+    }
+
+    pub(super) fn intern(&mut self, topic: &StrBytes) -> StrBytes {
+        if let Some(known) = self.topics.get(topic) {
+            return known.clone();
+        }
+        let topic = owned(topic);
+        self.topics.insert(topic.clone());
+        topic
+    }
+
+    pub(super) fn create_classic_group(&mut self, offset: i64, now_ms: i64, group_id: &StrBytes) {
+        let group = ClassicGroup::new(group_id.clone(), now_ms);
+        self.put_group(offset, group_id, Group::Classic(Box::new(group)));
+    }
+
+    fn put_group(&mut self, offset: i64, group_id: &StrBytes, group: Group) {
+        let undo = match self.groups.insert(group_id.clone(), group) {
+            Some(previous) => Undo::Restore(group_id.clone(), previous),
+            None => Undo::Remove(group_id.clone()),
+        };
+        self.undo.push_back((offset, undo));
+    }
+
+    pub(super) fn forget_group(&mut self, offset: i64, group_id: &StrBytes) {
+        if let Some(group) = self.groups.remove(group_id) {
+            self.undo
+                .push_back((offset, Undo::Restore(group_id.clone(), group)));
+        }
+    }
+}
+
+/// Looking at groups, and deleting them.
+impl GroupShard {
+    /// Filters are empty (all) or name states and types, in any case.
+    pub fn list_groups(&self, states: &[StrBytes], types: &[StrBytes]) -> Vec<ListedGroup> {
+        let lower = |names: &[StrBytes]| -> HashSet<String> {
+            names.iter().map(|name| name.to_lowercase()).collect()
+        };
+        let states: HashSet<String> = lower(states).into_iter().map(|name| name.trim().into()).collect();
+        let types = lower(types);
+        let wanted = |group: &Group| {
+            (states.is_empty() || states.contains(&group.state().to_lowercase()))
+                && (types.is_empty() || types.contains(group.type_name()))
+        };
+        let listed = self.groups.iter().filter(|(_, group)| wanted(group));
+        listed
+            .map(|(group_id, group)| {
+                let protocol_type = match group {
+                    Group::Classic(group) => group.protocol_type().cloned().unwrap_or_default(),
+                    Group::Other(group) => StrBytes::from_static_str(group.kind().name()),
+                };
+                ListedGroup::default()
+                    .with_group_id(GroupId(group_id.clone()))
+                    .with_protocol_type(protocol_type)
+                    .with_group_state(StrBytes::from_static_str(group.state()))
+                    .with_group_type(StrBytes::from_static_str(group.type_name()))
+            })
+            .collect()
+    }
+
+    /// `knows_group_id_not_found`: from version 6; before, a group that is not there is a dead one.
+    pub fn describe_group(&self, group_id: &StrBytes, knows_group_id_not_found: bool) -> DescribedGroup {
+        let described = DescribedGroup::default().with_group_id(GroupId(group_id.clone()));
+        let reason = match self.groups.get(group_id) {
+            Some(Group::Classic(group)) => return describe_classic(group, described),
+            Some(Group::Other(_)) => format!("Group {group_id} is not a classic group."),
+            None => format!("Group {group_id} not found."),
+        };
+        let dead = described.with_group_state(StrBytes::from_static_str("Dead"));
+        match knows_group_id_not_found {
+            true => dead
+                .with_error_code(ErrorCode::GroupIdNotFound.code())
+                .with_error_message(Some(StrBytes::from_string(reason))),
+            false => dead,
+        }
+    }
+
+    pub fn delete_groups(&mut self, group_ids: &[StrBytes]) -> GroupOutcome<Vec<DeletableGroupResult>> {
+        let (mut records, mut results) = (Vec::new(), Vec::new());
+        for group_id in group_ids {
+            let (deletable, tombstones) = match self.groups.get(group_id) {
+                None => (Err(ErrorCode::GroupIdNotFound), Vec::new()),
+                Some(Group::Classic(group)) => (
+                    group.validate_delete(),
+                    vec![GroupRecord::group_tombstone(group_id)],
+                ),
+                Some(Group::Other(group)) => (group.validate_delete(), group.tombstones()),
+            };
+            let error = deletable.err().unwrap_or(ErrorCode::None);
+            if error == ErrorCode::None {
+                records.extend(self.offsets.tombstones_of_group(group_id));
+                records.extend(tombstones);
+            }
+            results.push(
+                DeletableGroupResult::default()
+                    .with_group_id(GroupId(group_id.clone()))
+                    .with_error_code(error.code()),
+            );
+        }
+        GroupOutcome::with_records(records, results)
+    }
+}
+
+fn describe_classic(group: &ClassicGroup, described: DescribedGroup) -> DescribedGroup {
+    let protocol = group.protocol_name().filter(|_| group.is_in(Stable));
+    let members = group.members().map(|member| {
+        let metadata = protocol.and_then(|protocol| member.metadata(protocol));
+        DescribedGroupMember::default()
+            .with_member_id(member.member_id.clone())
+            .with_group_instance_id(member.group_instance_id.clone())
+            .with_client_id(member.client_id.clone())
+            .with_client_host(member.client_host.clone())
+            .with_member_metadata(metadata.unwrap_or_default())
+            .with_member_assignment(member.assignment.clone())
+    });
+    described
+        .with_group_state(StrBytes::from_static_str(group.state().name()))
+        .with_protocol_type(group.protocol_type().cloned().unwrap_or_default())
+        .with_protocol_data(protocol.cloned().unwrap_or_default())
+        .with_members(members.collect())
+}
+
+/// Replaying.
+impl GroupShard {
+    fn replay_group_metadata(&mut self, offset: i64, group_id: StrBytes, value: GroupMetadataValue) {
+        let group_id = owned(&group_id);
+        let protocol_type = owned(&value.protocol_type);
+        let protocol = value.protocol.as_ref().map(owned);
+        let state = if value.members.is_empty() { Empty } else { Stable };
+        let mut group = ClassicGroup::restored(
+            group_id.clone(),
+            state,
+            value.generation,
+            (!protocol_type.is_empty()).then(|| protocol_type.clone()),
+            protocol.clone(),
+            value.leader.as_ref().map(owned),
+            (value.current_state_timestamp != -1).then_some(value.current_state_timestamp),
+        );
+        for member in value.members {
+            // Before version 1 there was one timeout for both.
+            let rebalance_timeout_ms = match member.rebalance_timeout {
+                -1 => member.session_timeout,
+                timeout => timeout,
+            };
+            let loaded = ClassicGroupMember {
+                member_id: owned(&member.member_id),
+                group_instance_id: member.group_instance_id.as_ref().map(owned),
+                client_id: owned(&member.client_id),
+                client_host: owned(&member.client_host),
+                rebalance_timeout_ms,
+                session_timeout_ms: member.session_timeout,
+                protocols: vec![MemberProtocol {
+                    name: protocol.clone().unwrap_or_default(),
+                    metadata: owned_bytes(&member.subscription),
+                }],
+                assignment: owned_bytes(&member.assignment),
+                is_new: false,
+                awaiting_join: None,
+                awaiting_sync: None,
+            };
+            group.add(loaded, &protocol_type);
+        }
+        group.refresh_subscribed_topics();
+        self.put_group(offset, &group_id, Group::Classic(Box::new(group)));
+    }
+
+    fn replay_offset(
+        &mut self,
+        offset: i64,
+        producer_id: i64,
+        (group, topic, partition): (&StrBytes, &StrBytes, i32),
+        value: Option<OffsetAndMetadata>,
+    ) {
+        let group = match self.groups.get_key_value(group) {
+            Some((known, _)) => known.clone(),
+            None => owned(group),
+        };
+        if let Some(value) = &value
+            && !self.groups.contains_key(&group)
+        {
+            // A group that commits without being one: it has no record of its own.
+            self.create_classic_group(offset, value.commit_timestamp_ms, &group);
+        }
+        let key = OffsetKey {
+            group,
+            topic: self.intern(topic),
+            partition,
+        };
+        self.offsets.replay(offset, producer_id, key, value);
+    }
+
+    fn replay_other_group(&mut self, offset: i64, key: GroupRecordKey, value: Option<GroupRecordValue>) {
+        let Some((kind, group_id)) = owner_of(&key) else {
+            return;
+        };
+        let group_id = owned(group_id);
+        let mut group = match self.groups.get(&group_id) {
+            Some(Group::Other(group)) if group.kind() == kind => group.clone(),
+            // A tombstone of what is not there, or is something else by now.
+            _ if value.is_none() => return,
+            _ => OtherGroup::new(kind),
+        };
+        group.replay(key, value);
+        match group.is_gone() {
+            true => self.forget_group(offset, &group_id),
+            false => self.put_group(offset, &group_id, Group::Other(group)),
+        }
+    }
+}
+
+impl CoordinatorShard for GroupShard {
+    type Record = GroupRecord;
+    type Timer = GroupTimer;
+    type Reply = GroupReply;
+    type Pending = GroupPending;
+
+    fn encode(record: &GroupRecord) -> Result<(Bytes, Option<Bytes>), WireError> {
+        let value = record.value.as_ref();
+        let value = value.map(|(value, version)| value.encode(*version)).transpose()?;
+        Ok((record.key.encode()?, value))
+    }
+
+    fn decode(key: Bytes, value: Option<Bytes>) -> Result<Option<GroupRecord>, WireError> {
+        let key = GroupRecordKey::decode(key)?;
+        if matches!(key, GroupRecordKey::Unknown(_)) {
+            return Ok(None);
+        }
+        let value = value
+            .map(|value| GroupRecordValue::decode(key.record_type(), value))
+            .transpose()?;
+        Ok(Some(GroupRecord { key, value }))
+    }
+
+    fn replay(&mut self, offset: i64, producer_id: i64, record: GroupRecord) {
+        let value = record.value.map(|(value, _)| value);
+        match (record.key, value) {
+            (GroupRecordKey::OffsetCommit(key), value) => {
+                let value = match value {
+                    Some(GroupRecordValue::OffsetCommit(value)) => {
+                        Some(OffsetAndMetadata::from_record(offset, value))
+                    }
+                    Some(_) => return,
+                    None => None,
+                };
+                self.replay_offset(
+                    offset,
+                    producer_id,
+                    (&key.group, &key.topic, key.partition),
+                    value,
+                );
+            }
+            (GroupRecordKey::LegacyOffsetCommit(key), value) => {
+                let value = match value {
+                    Some(GroupRecordValue::LegacyOffsetCommit(value)) => {
+                        Some(OffsetAndMetadata::from_legacy_record(offset, value))
+                    }
+                    Some(_) => return,
+                    None => None,
+                };
+                self.replay_offset(
+                    offset,
+                    producer_id,
+                    (&key.group, &key.topic, key.partition),
+                    value,
+                );
+            }
+            (GroupRecordKey::GroupMetadata(key), Some(GroupRecordValue::GroupMetadata(value))) => {
+                self.replay_group_metadata(offset, key.group, value);
+            }
+            (GroupRecordKey::GroupMetadata(key), None) => {
+                // An upgraded group's tombstone may come after the records of what it became.
+                if let Some(Group::Classic(_)) = self.groups.get(&key.group) {
+                    self.forget_group(offset, &key.group);
+                }
+            }
+            (key, value) => self.replay_other_group(offset, key, value),
+        }
+    }
+
+    fn replay_end_transaction_marker(&mut self, offset: i64, producer_id: i64, committed: bool) {
+        self.offsets
+            .replay_end_transaction_marker(offset, producer_id, committed);
+    }
+
+    fn commit(&mut self, offset: i64) {
+        self.offsets.commit(offset);
+        while self.undo.front().is_some_and(|(changed, _)| *changed < offset) {
+            self.undo.pop_front();
+        }
+    }
+
+    fn revert(&mut self, offset: i64) -> Vec<GroupEffect> {
+        self.offsets.revert(offset);
+        let mut effects = Vec::new();
+        while self.undo.back().is_some_and(|(changed, _)| *changed >= offset) {
+            match self.undo.pop_back() {
+                Some((_, Undo::Restore(group_id, group))) => {
+                    self.groups.insert(group_id, group);
+                }
+                Some((_, Undo::Remove(group_id))) => {
+                    if let Some(Group::Classic(mut group)) = self.groups.remove(&group_id) {
+                        effects.extend(dismiss(&mut group));
+                    }
+                }
+                None => {}
+            }
+        }
+        effects
+    }
+
+    fn on_loaded(&mut self, context: &OperationContext, _image: &Arc<MetadataImage>) -> GroupOutcome<()> {
+        let (records, mut effects) = self.on_classic_loaded(context.now_ms);
+        effects.push(self.next_expiration());
+        let mut outcome = GroupOutcome::with_records(records, ());
+        outcome.replay = false;
+        outcome.effects = effects;
+        outcome
+    }
+
+    fn on_unloaded(&mut self, context: &OperationContext) -> Vec<GroupEffect> {
+        self.on_classic_unloaded(context.now_ms)
+    }
+
+    fn on_timer(&mut self, context: &OperationContext, event: GroupTimer) -> GroupOutcome<()> {
+        match &event {
+            GroupTimer::Heartbeat { group_id, .. }
+            | GroupTimer::InitialRebalance { group_id, .. }
+            | GroupTimer::CompleteJoin { group_id }
+            | GroupTimer::PendingSync { group_id, .. } => self.on_classic_timer(context, group_id, &event),
+            GroupTimer::Expiration => {
+                let mut outcome = GroupOutcome::with_records(self.expire(context.now_ms), ());
+                outcome.atomic = false;
+                outcome.effects = vec![self.next_expiration()];
+                outcome
+            }
+        }
+    }
+
+    fn on_appended(
+        &mut self,
+        context: &OperationContext,
+        pending: GroupPending,
+        result: Result<(), ErrorCode>,
+    ) -> GroupOutcome<()> {
+        self.on_classic_appended(context, pending, result)
+    }
+}
+
+impl GroupShard {
+    fn next_expiration(&self) -> GroupEffect {
+        Effect::Schedule {
+            after_ms: self.config.offsets_retention_check_interval_ms,
+            event: GroupTimer::Expiration,
+        }
+    }
+}
+
+/// Tells those who wait for a group that could not be created to try again.
+fn dismiss(group: &mut ClassicGroup) -> Vec<GroupEffect> {
+    let mut effects = Vec::new();
+    for member_id in group.member_ids() {
+        if let Some(token) = group.take_awaiting_join(&member_id) {
+            let response = JoinGroupResponse::default()
+                .with_member_id(member_id.clone())
+                .with_error_code(ErrorCode::CoordinatorNotAvailable.code());
+            effects.push(Effect::Reply(token, GroupReply::Join(response)));
+        }
+        if let Some(token) = group.take_awaiting_sync(&member_id) {
+            effects.push(Effect::Reply(
+                token,
+                sync_error(ErrorCode::CoordinatorNotAvailable),
+            ));
+        }
+    }
+    effects
+}
+
+#[cfg(test)]
+#[path = "shard_test.rs"]
+mod shard_test;

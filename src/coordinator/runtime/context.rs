@@ -1,0 +1,447 @@
+//! One partition's coordinator: the shard, the batch being filled, what waits for the high watermark, the timers.
+//!
+//! [`PartitionContext`] is synchronous: it is handed events, the high watermark and the time; [`run`] is the task around it.
+//!
+//! Offsets, in order: `committed` <= `written` (the log's end) <= `next` (with the batch being filled).
+//! Invariants: a waiting answer is in the batch or in `deferred`, never both; `deferred` is in the order of offsets, and so
+//! of deadlines; what was reverted answered with an error.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::log::{PartitionLog, error_code};
+use super::shard::{CoordinatorShard, Effect, OperationContext, Outcome, Token};
+use super::timer::{TimerEvent, TimerQueue};
+use crate::io::clock::Clock;
+use crate::log::TopicPartition;
+use crate::metadata::MetadataImage;
+use crate::protocol::ErrorCode;
+use crate::record::{BatchBuilder, BatchOptions, Compression};
+
+/// Completes a write operation.
+pub type Answer = Box<dyn FnOnce(Result<(), ErrorCode>) + Send>;
+pub type WriteOperation<S> = Box<dyn FnOnce(&mut S, &OperationContext) -> Outcome<S, Option<Answer>> + Send>;
+/// Reads what is committed below the given offset.
+pub type ReadOperation<S> = Box<dyn FnOnce(&S, i64) + Send>;
+
+/// What a partition's task is asked to do.
+pub enum Event<S: CoordinatorShard> {
+    Write {
+        /// A reply to park before the operation runs.
+        parked: Option<(Token, oneshot::Sender<S::Reply>)>,
+        operation: WriteOperation<S>,
+    },
+    Read(ReadOperation<S>),
+}
+
+/// Waits for records to be committed.
+struct Waiting<S: CoordinatorShard> {
+    pending: Option<S::Pending>,
+    answer: Option<Answer>,
+}
+
+/// Answers that leave when the high watermark reaches `offset`.
+struct Deferred<S: CoordinatorShard> {
+    offset: i64,
+    deadline_ms: i64,
+    waiting: Vec<Waiting<S>>,
+}
+
+struct Batch<S: CoordinatorShard> {
+    base_offset: i64,
+    records: Vec<(Bytes, Option<Bytes>)>,
+    size: usize,
+    waiting: Vec<Waiting<S>>,
+}
+
+/// The log is not what the shard thinks it is: the shard must be loaded again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfSync;
+
+#[derive(Debug, Clone)]
+pub struct ContextConfig {
+    pub compression: Compression,
+    /// An operation that is not committed by then is answered with an error.
+    pub write_timeout_ms: i64,
+}
+
+/// Bytes of a record beside its key and value, at most: varints and the header count.
+const RECORD_OVERHEAD_MAX: usize = 32;
+/// Batches are cut here even where the topic allows more.
+const BATCH_BYTES: usize = 512 * 1024;
+const TIMERS_A_TURN: usize = 1000;
+
+pub struct PartitionContext<S: CoordinatorShard> {
+    topic_partition: TopicPartition,
+    leader_epoch: i32,
+    config: ContextConfig,
+    log: Arc<dyn PartitionLog>,
+    clock: Arc<dyn Clock>,
+    shard: S,
+    timers: TimerQueue<S::Timer>,
+    parked: HashMap<Token, oneshot::Sender<S::Reply>>,
+    batch: Option<Batch<S>>,
+    deferred: VecDeque<Deferred<S>>,
+    /// Results that are known and not yet told.
+    completions: VecDeque<(Waiting<S>, Result<(), ErrorCode>)>,
+    committed: i64,
+    written: i64,
+    next: i64,
+    out_of_sync: bool,
+}
+
+impl<S: CoordinatorShard> PartitionContext<S> {
+    /// A context around a shard that has just been loaded up to `written`.
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        topic_partition: TopicPartition,
+        leader_epoch: i32,
+        config: ContextConfig,
+        log: Arc<dyn PartitionLog>,
+        clock: Arc<dyn Clock>,
+        shard: S,
+        written: i64,
+        committed: i64,
+    ) -> Self {
+        Self {
+            topic_partition,
+            leader_epoch,
+            config,
+            log,
+            clock,
+            shard,
+            timers: TimerQueue::default(),
+            parked: HashMap::new(),
+            batch: None,
+            deferred: VecDeque::new(),
+            completions: VecDeque::new(),
+            committed,
+            written,
+            next: written,
+            out_of_sync: false,
+        }
+    }
+
+    pub fn shard(&self) -> &S {
+        &self.shard
+    }
+
+    pub fn set_leader_epoch(&mut self, leader_epoch: i32) {
+        self.leader_epoch = leader_epoch;
+    }
+
+    fn operation_context(&self) -> OperationContext {
+        OperationContext {
+            now_ms: self.clock.now_ms(),
+            next_offset: self.next,
+        }
+    }
+
+    /// The shard is live from here on.
+    pub fn start(&mut self, image: &Arc<MetadataImage>) {
+        let context = self.operation_context();
+        let outcome = self.shard.on_loaded(&context, image);
+        self.apply(outcome.map(|()| None));
+    }
+
+    pub fn handle(&mut self, event: Event<S>) {
+        match event {
+            Event::Write { parked, operation } => {
+                if let Some((token, sender)) = parked {
+                    self.parked.insert(token, sender);
+                }
+                let context = self.operation_context();
+                let outcome = operation(&mut self.shard, &context);
+                self.apply(outcome);
+            }
+            Event::Read(operation) => operation(&self.shard, self.committed),
+        }
+    }
+
+    /// Fires the timers that are due and gives up on what waited too long.
+    pub fn on_time(&mut self) {
+        let now_ms = self.clock.monotonic_ms();
+        for _ in 0..TIMERS_A_TURN {
+            let Some(event) = self.timers.pop_due(now_ms) else {
+                break;
+            };
+            let context = self.operation_context();
+            let outcome = self.shard.on_timer(&context, event);
+            self.apply(outcome.map(|()| None));
+        }
+        while self
+            .deferred
+            .front()
+            .is_some_and(|first| first.deadline_ms <= now_ms)
+        {
+            if let Some(late) = self.deferred.pop_front() {
+                self.complete(late.waiting, Err(ErrorCode::RequestTimedOut));
+            }
+        }
+    }
+
+    pub fn on_high_watermark(&mut self, high_watermark: i64) {
+        let committed = high_watermark.min(self.written);
+        if committed <= self.committed {
+            return;
+        }
+        self.committed = committed;
+        self.shard.commit(committed);
+        while self
+            .deferred
+            .front()
+            .is_some_and(|first| first.offset <= committed)
+        {
+            if let Some(done) = self.deferred.pop_front() {
+                self.complete(done.waiting, Ok(()));
+            }
+        }
+    }
+
+    /// When `on_time` has something to do; monotonic.
+    pub fn next_deadline_ms(&self) -> Option<i64> {
+        let waiting = self.deferred.front().map(|first| first.deadline_ms);
+        let timer = self.timers.next_deadline_ms();
+        waiting.into_iter().chain(timer).min()
+    }
+
+    /// Ends a turn: appends what was gathered and tells all results, which may gather more.
+    pub fn settle(&mut self, high_watermark: &dyn Fn() -> i64) -> Result<(), OutOfSync> {
+        loop {
+            while let Some((waiting, result)) = self.completions.pop_front() {
+                self.tell(waiting, result);
+            }
+            if self.batch.is_none() {
+                break;
+            }
+            // A failed append has told those who wait already.
+            let _ = self.flush();
+            self.on_high_watermark(high_watermark());
+        }
+        if self.out_of_sync { Err(OutOfSync) } else { Ok(()) }
+    }
+
+    /// Tells everybody that this is no coordinator any more, and takes the shard apart.
+    pub fn unload(mut self) {
+        let context = self.operation_context();
+        let effects = self.shard.on_unloaded(&context);
+        self.run_effects(effects);
+        if let Some(batch) = self.batch.take() {
+            self.complete(batch.waiting, Err(ErrorCode::NotCoordinator));
+        }
+        while let Some(deferred) = self.deferred.pop_front() {
+            self.complete(deferred.waiting, Err(ErrorCode::NotCoordinator));
+        }
+        for (waiting, result) in std::mem::take(&mut self.completions) {
+            if let Some(answer) = waiting.answer {
+                answer(result);
+            }
+        }
+        // Dropping the parked replies tells those who wait for them.
+    }
+
+    fn complete(&mut self, waiting: Vec<Waiting<S>>, result: Result<(), ErrorCode>) {
+        self.completions
+            .extend(waiting.into_iter().map(|waiting| (waiting, result)));
+    }
+
+    fn tell(&mut self, waiting: Waiting<S>, result: Result<(), ErrorCode>) {
+        if let Some(pending) = waiting.pending {
+            let context = self.operation_context();
+            let outcome = self.shard.on_appended(&context, pending, result);
+            self.apply(outcome.map(|()| None));
+        }
+        if let Some(answer) = waiting.answer {
+            answer(result);
+        }
+    }
+
+    fn run_effects(&mut self, effects: Vec<Effect<S::Timer, S::Reply>>) {
+        for effect in effects {
+            match effect {
+                Effect::Schedule { after_ms, event } => {
+                    let deadline_ms = self.clock.monotonic_ms().saturating_add(after_ms.max(0));
+                    self.timers.schedule(deadline_ms, event);
+                }
+                Effect::Cancel(event) => self.timers.cancel(&event.key()),
+                Effect::Reply(token, reply) => {
+                    if let Some(sender) = self.parked.remove(&token) {
+                        // The connection may be gone; the answer goes with it.
+                        let _ = sender.send(reply);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what an operation wants: effects at once, records into the batch.
+    fn apply(&mut self, outcome: Outcome<S, Option<Answer>>) {
+        self.run_effects(outcome.effects);
+        let waiting = Waiting {
+            pending: outcome.pending,
+            answer: outcome.response,
+        };
+        if outcome.records.is_empty() {
+            self.wait_for_what_is_uncommitted(waiting);
+            return;
+        }
+        let result = self.gather(outcome.records, outcome.replay, outcome.atomic);
+        match (result, &mut self.batch) {
+            (Ok(()), Some(batch)) => batch.waiting.push(waiting),
+            (Ok(()), None) => self.completions.push_back((waiting, Ok(()))),
+            (Err(error), _) => self.completions.push_back((waiting, Err(error))),
+        }
+    }
+
+    /// An operation that wrote nothing may have seen what others wrote.
+    fn wait_for_what_is_uncommitted(&mut self, waiting: Waiting<S>) {
+        if waiting.pending.is_none() && waiting.answer.is_none() {
+            return;
+        }
+        if let Some(batch) = &mut self.batch {
+            batch.waiting.push(waiting);
+        } else if self.committed < self.written {
+            self.defer(vec![waiting]);
+        } else {
+            self.completions.push_back((waiting, Ok(())));
+        }
+    }
+
+    fn defer(&mut self, waiting: Vec<Waiting<S>>) {
+        let deadline_ms = self.clock.monotonic_ms() + self.config.write_timeout_ms;
+        match self.deferred.back_mut() {
+            Some(last) if last.offset == self.written && last.deadline_ms == deadline_ms => {
+                last.waiting.extend(waiting);
+            }
+            _ => self.deferred.push_back(Deferred {
+                offset: self.written,
+                deadline_ms,
+                waiting,
+            }),
+        }
+    }
+
+    fn batch_bytes_max(&self) -> usize {
+        self.log.max_message_bytes(&self.topic_partition).min(BATCH_BYTES)
+    }
+
+    /// Replays records and adds them to the batch.
+    fn gather(&mut self, records: Vec<S::Record>, replay: bool, atomic: bool) -> Result<(), ErrorCode> {
+        let mut encoded = Vec::with_capacity(records.len());
+        for record in &records {
+            match S::encode(record) {
+                Ok(pair) => encoded.push(pair),
+                Err(error) => {
+                    tracing::error!(partition = %self.topic_partition, %error, ?record, "a record cannot be written");
+                    return Err(ErrorCode::UnknownServerError);
+                }
+            }
+        }
+        let max = self.batch_bytes_max();
+        if atomic {
+            self.make_room(encoded.iter().map(size_of_record).sum(), max)?;
+        }
+        for (record, pair) in records.into_iter().zip(encoded) {
+            let size = size_of_record(&pair);
+            if !atomic {
+                self.make_room(size, max)?;
+            }
+            if replay {
+                self.shard.replay(self.next, -1, record);
+            }
+            let batch = self.batch.get_or_insert_with(|| Batch {
+                base_offset: self.next,
+                records: Vec::new(),
+                size: crate::record::RECORD_BATCH_OVERHEAD,
+                waiting: Vec::new(),
+            });
+            batch.records.push(pair);
+            batch.size += size;
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// Appends the batch if `size` more bytes would not fit.
+    fn make_room(&mut self, size: usize, max: usize) -> Result<(), ErrorCode> {
+        match &self.batch {
+            Some(batch) if batch.size + size > max => self.flush(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends the batch. On failure its changes are taken back and those who wait for it are told.
+    fn flush(&mut self) -> Result<(), ErrorCode> {
+        let Some(batch) = self.batch.take() else {
+            return Ok(());
+        };
+        let written = build(&batch.records, self.clock.now_ms(), self.config.compression).and_then(|bytes| {
+            if bytes.len() > self.log.max_message_bytes(&self.topic_partition) {
+                tracing::error!(
+                    partition = %self.topic_partition, bytes = bytes.len(),
+                    "records are larger than the maximum batch size; consider raising max.message.bytes"
+                );
+                return Err(ErrorCode::RecordListTooLarge);
+            }
+            self.log
+                .append(&self.topic_partition, self.leader_epoch, bytes)
+                .map_err(|error| {
+                    tracing::warn!(partition = %self.topic_partition, %error, "records could not be written");
+                    error_code(&error)
+                })
+        });
+        match written {
+            Ok(offset) if offset == self.next => {
+                self.written = offset;
+                self.defer(batch.waiting);
+                Ok(())
+            }
+            Ok(offset) => {
+                tracing::error!(
+                    partition = %self.topic_partition, offset, expected = self.next,
+                    "the coordinator is out of sync with its log and will be loaded again"
+                );
+                self.out_of_sync = true;
+                self.fail(batch, ErrorCode::NotCoordinator)
+            }
+            Err(error) => self.fail(batch, error),
+        }
+    }
+
+    fn fail(&mut self, batch: Batch<S>, error: ErrorCode) -> Result<(), ErrorCode> {
+        let effects = self.shard.revert(batch.base_offset);
+        self.run_effects(effects);
+        self.next = batch.base_offset;
+        self.complete(batch.waiting, Err(error));
+        Err(error)
+    }
+}
+
+fn size_of_record((key, value): &(Bytes, Option<Bytes>)) -> usize {
+    RECORD_OVERHEAD_MAX + key.len() + value.as_ref().map_or(0, Bytes::len)
+}
+
+fn build(
+    records: &[(Bytes, Option<Bytes>)],
+    now_ms: i64,
+    compression: Compression,
+) -> Result<Bytes, ErrorCode> {
+    let mut builder = BatchBuilder::new(BatchOptions {
+        compression,
+        ..Default::default()
+    });
+    for (key, value) in records {
+        builder.append(now_ms, Some(key), value.as_deref(), &[]);
+    }
+    builder.build().map_err(|error| {
+        tracing::error!(%error, "a batch of coordinator records cannot be built");
+        ErrorCode::UnknownServerError
+    })
+}
+
+#[cfg(test)]
+#[path = "context_test.rs"]
+mod context_test;

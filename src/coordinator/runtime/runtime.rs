@@ -1,0 +1,409 @@
+//! The partitions that this node coordinates, a task for each.
+//!
+//! States of a partition: absent (not the coordinator) -> loading -> active -> absent; failed where it cannot be loaded.
+//! Only an active one takes operations.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+
+use super::context::{Answer, ContextConfig, Event, PartitionContext};
+use super::loader::{LoadError, Loaded, load};
+use super::log::PartitionLog;
+use super::shard::{CoordinatorShard, OperationContext, Outcome, Token};
+use crate::io::clock::Clock;
+use crate::log::TopicPartition;
+use crate::metadata::MetadataCache;
+use crate::protocol::{ApiError, ErrorCode};
+use crate::replica::PartitionListener;
+
+#[derive(Debug, Clone)]
+pub struct RuntimeConfig {
+    /// The internal topic.
+    pub topic: Arc<str>,
+    pub context: ContextConfig,
+    pub load_buffer_bytes: usize,
+    /// Partitions that load at one time.
+    pub loads_at_once: usize,
+}
+
+/// Operations that wait for a partition's task; beyond that, who asks waits.
+const QUEUE_LENGTH: usize = 1024;
+/// Operations that a task takes before it appends what they wrote.
+const OPERATIONS_A_TURN: usize = 256;
+
+const LOADING: u8 = 0;
+const ACTIVE: u8 = 1;
+const FAILED: u8 = 2;
+
+/// What the runtime and the partition's listener share with its task.
+struct Shared {
+    leader_epoch: AtomicI32,
+    state: AtomicU8,
+    stopped: AtomicBool,
+    high_watermark: AtomicI64,
+    /// Rung when the high watermark moved, or the task shall stop.
+    bell: Notify,
+}
+
+impl Shared {
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}
+
+impl PartitionListener for Shared {
+    fn on_high_watermark_updated(&self, _topic_partition: &TopicPartition, high_watermark: i64) {
+        self.high_watermark.fetch_max(high_watermark, Ordering::AcqRel);
+        self.bell.notify_one();
+    }
+    // Leadership comes and goes with the metadata, not with the replica.
+    fn on_failed(&self, _topic_partition: &TopicPartition) {}
+    fn on_deleted(&self, _topic_partition: &TopicPartition) {}
+    fn on_become_follower(&self, _topic_partition: &TopicPartition) {}
+}
+
+struct PartitionHandle<S: CoordinatorShard> {
+    shared: Arc<Shared>,
+    events: mpsc::Sender<Event<S>>,
+}
+
+impl<S: CoordinatorShard> Clone for PartitionHandle<S> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: self.shared.clone(),
+            events: self.events.clone(),
+        }
+    }
+}
+
+impl<S: CoordinatorShard> PartitionHandle<S> {
+    fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::Release);
+        self.shared.bell.notify_one();
+    }
+
+    fn check_active(&self) -> Result<(), ApiError> {
+        match self.shared.state.load(Ordering::Acquire) {
+            ACTIVE => Ok(()),
+            LOADING => Err(ErrorCode::CoordinatorLoadInProgress.into()),
+            _ => Err(ErrorCode::NotCoordinator.into()),
+        }
+    }
+}
+
+/// What all tasks of a runtime use.
+struct Common<S> {
+    config: RuntimeConfig,
+    log: Arc<dyn PartitionLog>,
+    clock: Arc<dyn Clock>,
+    metadata: MetadataCache,
+    new_shard: Box<dyn Fn() -> S + Send + Sync>,
+    loads: Semaphore,
+}
+
+pub struct CoordinatorRuntime<S: CoordinatorShard> {
+    common: Arc<Common<S>>,
+    executor: Handle,
+    partitions: Mutex<BTreeMap<i32, PartitionHandle<S>>>,
+    next_token: AtomicU64,
+}
+
+impl<S: CoordinatorShard> CoordinatorRuntime<S> {
+    /// Tasks run on `executor`; nothing runs before the first election.
+    pub fn new(
+        config: RuntimeConfig,
+        log: Arc<dyn PartitionLog>,
+        clock: Arc<dyn Clock>,
+        metadata: MetadataCache,
+        executor: Handle,
+        new_shard: impl Fn() -> S + Send + Sync + 'static,
+    ) -> Self {
+        let loads = Semaphore::new(config.loads_at_once.max(1));
+        Self {
+            common: Arc::new(Common {
+                config,
+                log,
+                clock,
+                metadata,
+                new_shard: Box::new(new_shard),
+                loads,
+            }),
+            executor,
+            partitions: Mutex::new(BTreeMap::new()),
+            next_token: AtomicU64::new(0),
+        }
+    }
+
+    fn partitions(&self) -> MutexGuard<'_, BTreeMap<i32, PartitionHandle<S>>> {
+        // No code of ours panics while it holds the lock; a map of handles has no state in between either.
+        self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn partition(&self, partition: i32) -> Result<PartitionHandle<S>, ApiError> {
+        let handle = self.partitions().get(&partition).cloned();
+        let handle = handle.ok_or(ErrorCode::NotCoordinator)?;
+        handle.check_active()?;
+        Ok(handle)
+    }
+
+    /// This node leads the partition: load it, unless that is done already.
+    pub fn elect(&self, partition: i32, leader_epoch: i32) {
+        let mut partitions = self.partitions();
+        if let Some(handle) = partitions.get(&partition) {
+            let previous = handle
+                .shared
+                .leader_epoch
+                .fetch_max(leader_epoch, Ordering::AcqRel);
+            let failed = handle.shared.state.load(Ordering::Acquire) == FAILED;
+            if previous >= leader_epoch || !failed {
+                return;
+            }
+        }
+        let shared = Arc::new(Shared {
+            leader_epoch: AtomicI32::new(leader_epoch),
+            state: AtomicU8::new(LOADING),
+            stopped: AtomicBool::new(false),
+            high_watermark: AtomicI64::new(-1),
+            bell: Notify::new(),
+        });
+        let (events, receiver) = mpsc::channel(QUEUE_LENGTH);
+        let topic_partition = TopicPartition {
+            topic: self.common.config.topic.clone(),
+            partition,
+        };
+        self.executor.spawn(run(
+            self.common.clone(),
+            topic_partition,
+            shared.clone(),
+            receiver,
+        ));
+        partitions.insert(partition, PartitionHandle { shared, events });
+    }
+
+    /// Another node leads the partition, or none (`None`: it is gone).
+    pub fn resign(&self, partition: i32, leader_epoch: Option<i32>) {
+        let mut partitions = self.partitions();
+        let Some(handle) = partitions.get(&partition) else {
+            return;
+        };
+        let current = handle.shared.leader_epoch.load(Ordering::Acquire);
+        if leader_epoch.is_none_or(|epoch| current < epoch) {
+            handle.stop();
+            partitions.remove(&partition);
+        }
+    }
+
+    /// Partitions that are coordinated here, loading ones too.
+    pub fn partition_ids(&self) -> Vec<i32> {
+        self.partitions().keys().copied().collect()
+    }
+
+    pub fn shutdown(&self) {
+        for (_, handle) in std::mem::take(&mut *self.partitions()) {
+            handle.stop();
+        }
+    }
+
+    async fn send(&self, partition: i32, event: Event<S>) -> Result<(), ApiError> {
+        let handle = self.partition(partition)?;
+        let sent = handle.events.send(event).await;
+        sent.map_err(|_| ErrorCode::NotCoordinator.into())
+    }
+
+    /// Runs an operation; its response comes once its records are committed.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        partition: i32,
+        operation: impl FnOnce(&mut S, &OperationContext) -> Result<Outcome<S, T>, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let (sender, receiver) = oneshot::channel();
+        let event = Event::Write {
+            parked: None,
+            operation: Box::new(move |shard, context| finish(operation(shard, context), sender)),
+        };
+        self.send(partition, event).await?;
+        receiver
+            .await
+            .unwrap_or_else(|_| Err(ErrorCode::NotCoordinator.into()))
+    }
+
+    /// Runs an operation that is answered by a parked reply, whenever the shard gives it. An error comes only if there
+    /// has been no reply.
+    pub async fn write_parked(
+        &self,
+        partition: i32,
+        operation: impl FnOnce(&mut S, &OperationContext, Token) -> Result<Outcome<S, ()>, ApiError>
+        + Send
+        + 'static,
+    ) -> Result<S::Reply, ApiError> {
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let (parked, mut reply) = oneshot::channel();
+        let (sender, mut written) = oneshot::channel();
+        let event = Event::Write {
+            parked: Some((token, parked)),
+            operation: Box::new(move |shard, context| finish(operation(shard, context, token), sender)),
+        };
+        self.send(partition, event).await?;
+        let not_coordinator = || ErrorCode::NotCoordinator.into();
+        tokio::select! {
+            biased;
+            reply = &mut reply => reply.map_err(|_| not_coordinator()),
+            written = &mut written => match written {
+                Ok(Ok(())) => reply.await.map_err(|_| not_coordinator()),
+                Ok(Err(error)) => Err(error),
+                Err(_) => Err(not_coordinator()),
+            },
+        }
+    }
+
+    /// Reads what is committed.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        partition: i32,
+        operation: impl FnOnce(&S, i64) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let (sender, receiver) = oneshot::channel();
+        let event = Event::Read(Box::new(move |shard, committed| {
+            // Who asked may be gone.
+            let _ = sender.send(operation(shard, committed));
+        }));
+        self.send(partition, event).await?;
+        receiver.await.map_err(|_| ErrorCode::NotCoordinator.into())
+    }
+}
+
+/// Ties an operation's response to the fate of its records.
+fn finish<S: CoordinatorShard, T: Send + 'static>(
+    result: Result<Outcome<S, T>, ApiError>,
+    sender: oneshot::Sender<Result<T, ApiError>>,
+) -> Outcome<S, Option<Answer>> {
+    match result {
+        Ok(outcome) => outcome.map(|response| {
+            let answer: Answer = Box::new(move |result| {
+                let _ = sender.send(result.map(|()| response).map_err(ApiError::from));
+            });
+            Some(answer)
+        }),
+        Err(error) => {
+            let _ = sender.send(Err(error));
+            Outcome::of(None)
+        }
+    }
+}
+
+/// A partition's task.
+async fn run<S: CoordinatorShard>(
+    common: Arc<Common<S>>,
+    topic_partition: TopicPartition,
+    shared: Arc<Shared>,
+    mut events: mpsc::Receiver<Event<S>>,
+) {
+    let listener: Arc<dyn PartitionListener> = shared.clone();
+    common.log.add_listener(&topic_partition, listener.clone());
+    loop {
+        shared.state.store(LOADING, Ordering::Release);
+        let (shard, loaded) = match load_partition(&common, &topic_partition, &shared).await {
+            Ok(loaded) => loaded,
+            Err(LoadError::Stopped) => break,
+            Err(error) => {
+                tracing::error!(partition = %topic_partition, %error, "the coordinator cannot be loaded");
+                shared.state.store(FAILED, Ordering::Release);
+                break;
+            }
+        };
+        let mut context = PartitionContext::new(
+            topic_partition.clone(),
+            shared.leader_epoch.load(Ordering::Acquire),
+            common.config.context.clone(),
+            common.log.clone(),
+            common.clock.clone(),
+            shard,
+            loaded.end_offset,
+            loaded.high_watermark,
+        );
+        context.start(&common.metadata.image());
+        shared.state.store(ACTIVE, Ordering::Release);
+        let out_of_sync = serve(&common, &mut context, &shared, &mut events).await;
+        context.unload();
+        if !out_of_sync || shared.is_stopped() {
+            break;
+        }
+    }
+    common.log.remove_listener(&topic_partition, &listener);
+}
+
+async fn load_partition<S: CoordinatorShard>(
+    common: &Arc<Common<S>>,
+    topic_partition: &TopicPartition,
+    shared: &Arc<Shared>,
+) -> Result<(S, Loaded), LoadError> {
+    let Ok(_permit) = common.loads.acquire().await else {
+        return Err(LoadError::Stopped);
+    };
+    let (common, shared) = (common.clone(), shared.clone());
+    let partition = topic_partition.clone();
+    let loading = tokio::task::spawn_blocking(move || {
+        let started_ms = common.clock.monotonic_ms();
+        let mut shard = (common.new_shard)();
+        let loaded = load(
+            &mut shard,
+            common.log.as_ref(),
+            &partition,
+            common.config.load_buffer_bytes,
+            &|| shared.is_stopped(),
+        )?;
+        tracing::info!(
+            %partition, records = loaded.records, end_offset = loaded.end_offset,
+            ms = common.clock.monotonic_ms() - started_ms, "loaded a coordinator"
+        );
+        Ok((shard, loaded))
+    });
+    match loading.await {
+        Ok(loaded) => loaded,
+        // The executor is shutting down.
+        Err(_) => Err(LoadError::Stopped),
+    }
+}
+
+/// Serves until stopped (false) or out of sync with the log (true).
+async fn serve<S: CoordinatorShard>(
+    common: &Common<S>,
+    context: &mut PartitionContext<S>,
+    shared: &Shared,
+    events: &mut mpsc::Receiver<Event<S>>,
+) -> bool {
+    let high_watermark = || shared.high_watermark.load(Ordering::Acquire);
+    loop {
+        context.set_leader_epoch(shared.leader_epoch.load(Ordering::Acquire));
+        context.on_high_watermark(high_watermark());
+        context.on_time();
+        if context.settle(&high_watermark).is_err() {
+            return true;
+        }
+        if shared.is_stopped() {
+            return false;
+        }
+        let wait = context.next_deadline_ms().map(|deadline| {
+            let left = (deadline - common.clock.monotonic_ms()).max(0);
+            Duration::from_millis(left as u64)
+        });
+        tokio::select! {
+            biased;
+            () = shared.bell.notified() => {}
+            event = events.recv() => {
+                let Some(event) = event else { return false };
+                context.handle(event);
+                for _ in 1..OPERATIONS_A_TURN {
+                    let Ok(event) = events.try_recv() else { break };
+                    context.handle(event);
+                }
+            }
+            () = tokio::time::sleep(wait.unwrap_or(Duration::from_secs(3600))) => {}
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What a coordinator's state machine is, seen from the runtime. Pure.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::timer::TimerEvent;
+use crate::metadata::MetadataImage;
+use crate::protocol::{ErrorCode, WireError};
+
+/// Identifies a parked reply.
+pub type Token = u64;
+
+/// What an operation is told beside its arguments.
+#[derive(Debug, Clone, Copy)]
+pub struct OperationContext {
+    pub now_ms: i64,
+    /// Offset that the operation's first record will have.
+    pub next_offset: i64,
+}
+
+/// What an operation wants done at once, whatever becomes of its records.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect<T, R> {
+    /// Replaces a timer with the same key.
+    Schedule { after_ms: i64, event: T },
+    /// Cancels the timer with the key of this event.
+    Cancel(T),
+    /// Completes a parked reply; one that is gone is no mistake.
+    Reply(Token, R),
+}
+
+/// What an operation yields.
+pub struct Outcome<S: CoordinatorShard + ?Sized, T> {
+    pub records: Vec<S::Record>,
+    /// The records have not been applied yet: replay them.
+    pub replay: bool,
+    /// The records go into one batch or nowhere.
+    pub atomic: bool,
+    /// Comes back by `on_appended` once the records are committed, or could not be.
+    pub pending: Option<S::Pending>,
+    pub effects: Vec<Effect<S::Timer, S::Reply>>,
+    /// Leaves once the records are committed.
+    pub response: T,
+}
+
+impl<S: CoordinatorShard, T> Outcome<S, T> {
+    pub fn of(response: T) -> Self {
+        Self {
+            records: Vec::new(),
+            replay: true,
+            atomic: true,
+            pending: None,
+            effects: Vec::new(),
+            response,
+        }
+    }
+
+    pub fn with_records(records: Vec<S::Record>, response: T) -> Self {
+        Self {
+            records,
+            ..Self::of(response)
+        }
+    }
+
+    /// The same with another response.
+    pub fn map<U>(self, map: impl FnOnce(T) -> U) -> Outcome<S, U> {
+        Outcome {
+            records: self.records,
+            replay: self.replay,
+            atomic: self.atomic,
+            pending: self.pending,
+            effects: self.effects,
+            response: map(self.response),
+        }
+    }
+}
+
+/// A state machine on a partition. Not a word of it blocks, waits, reads a clock or draws a random number.
+pub trait CoordinatorShard: Send + Sized + 'static {
+    type Record: Debug + Send;
+    type Timer: TimerEvent;
+    type Reply: Debug + Send;
+    /// What an operation keeps until its records are committed.
+    type Pending: Debug + Send;
+
+    /// Key and value of a record.
+    fn encode(record: &Self::Record) -> Result<(Bytes, Option<Bytes>), WireError>;
+    /// `None`: a record of a kind that is not known, passed over.
+    fn decode(key: Bytes, value: Option<Bytes>) -> Result<Option<Self::Record>, WireError>;
+
+    /// Applies a record, from the log or one about to be written.
+    fn replay(&mut self, offset: i64, producer_id: i64, record: Self::Record);
+    /// Applies a transaction's marker.
+    fn replay_end_transaction_marker(&mut self, offset: i64, producer_id: i64, committed: bool);
+    /// Records below this offset are committed.
+    fn commit(&mut self, offset: i64);
+    /// Records from this offset on will not be written: takes their changes back.
+    fn revert(&mut self, offset: i64) -> Vec<Effect<Self::Timer, Self::Reply>>;
+
+    /// The log has been replayed: the shard is live.
+    fn on_loaded(&mut self, context: &OperationContext, image: &Arc<MetadataImage>) -> Outcome<Self, ()>;
+    /// The shard is about to go.
+    fn on_unloaded(&mut self, context: &OperationContext) -> Vec<Effect<Self::Timer, Self::Reply>>;
+    fn on_timer(&mut self, context: &OperationContext, event: Self::Timer) -> Outcome<Self, ()>;
+    fn on_appended(
+        &mut self,
+        context: &OperationContext,
+        pending: Self::Pending,
+        result: Result<(), ErrorCode>,
+    ) -> Outcome<Self, ()>;
+}
