@@ -5,16 +5,17 @@
 //! read, and the variables go over it. CLUSTER_ID names the cluster of an empty log directory.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 
 use crate::config::kafka_config::development_properties;
-use crate::config::{KafkaConfig, properties};
+use crate::config::{Endpoint, KafkaConfig, properties};
 use crate::io::clock::{Clock, SystemClock};
 use crate::io::disk::{Disk, SystemDisk};
 use crate::log::meta_properties::MetaPropertiesEnsemble;
 
 use super::formatter::{self, FormatOptions, InitialControllers};
-use super::{CliError, start};
+use super::{CliError, health, start};
 
 /// The image's own cluster id, when CLUSTER_ID is not set.
 const DEFAULT_CLUSTER_ID: &str = "5L6g3nShT-eMCtK--X86sw";
@@ -38,20 +39,56 @@ const NOT_KEYS: &[&str] = &[
     "KAFKA_JMX_PORT",
 ];
 
-pub(super) fn run(variables: impl Iterator<Item = (String, String)>) -> Result<(), CliError> {
-    let variables: BTreeMap<String, String> = variables.collect();
+/// `kavka docker-run [NAME=VALUE]...`: arguments are variables too, as in the image.
+pub(super) fn run(
+    variables: impl Iterator<Item = (String, String)>,
+    arguments: Vec<OsString>,
+) -> Result<(), CliError> {
+    let mut variables: BTreeMap<String, String> = variables.collect();
+    for argument in arguments {
+        let argument = argument.to_string_lossy().into_owned();
+        let (name, value) = argument
+            .split_once('=')
+            .ok_or_else(|| CliError::new(format!("kavka docker-run: {argument}: expected NAME=VALUE")))?;
+        variables.insert(name.to_owned(), value.to_owned());
+    }
+    let config = load(&variables)?;
+    let cluster_id = variables
+        .get("CLUSTER_ID")
+        .map_or(DEFAULT_CLUSTER_ID, String::as_str);
+    format_empty(&SystemDisk::new(), &config, cluster_id)?;
+    start::run_config(config)
+}
+
+/// `kavka docker-health`: the health check of the node that [`run`] runs, at the address that its variables say.
+pub(super) fn health(variables: impl Iterator<Item = (String, String)>) -> Result<(), CliError> {
+    let config = load(&variables.collect())?;
+    let own_address = |endpoint: &Endpoint| {
+        let host = if matches!(endpoint.host.as_str(), "" | "0.0.0.0" | "::") {
+            "localhost"
+        } else {
+            &endpoint.host
+        };
+        (host.to_owned(), endpoint.port)
+    };
+    match (
+        config.broker_listeners().next(),
+        config.controller_listeners().next(),
+    ) {
+        (Some(broker), _) => health::check_broker(&own_address(broker)),
+        (None, Some(controller)) => health::check_controller(&own_address(controller)),
+        (None, None) => Err(CliError::new("the node has no listener")),
+    }
+}
+
+fn load(variables: &BTreeMap<String, String>) -> Result<KafkaConfig, CliError> {
     let mounted = Path::new(MOUNTED_PROPERTIES);
     let base = if mounted.exists() {
         Some(properties::read(mounted).map_err(CliError::new)?)
     } else {
         None
     };
-    let config = KafkaConfig::from_properties(node_properties(base, &variables)).map_err(CliError::new)?;
-    let cluster_id = variables
-        .get("CLUSTER_ID")
-        .map_or(DEFAULT_CLUSTER_ID, String::as_str);
-    format_empty(&SystemDisk::new(), &config, cluster_id)?;
-    start::run_config(config)
+    KafkaConfig::from_properties(node_properties(base, variables)).map_err(CliError::new)
 }
 
 /// The image formats empty directories at every start: whoever sets CLUSTER_ID has said which cluster it is.
@@ -99,9 +136,40 @@ fn node_properties(
         None => BTreeMap::new(),
     };
     node.extend(from_variables);
+    listen_where_advertised(&mut node);
     node.entry("log.dirs".to_owned())
         .or_insert_with(|| DATA_DIR.to_owned());
     node
+}
+
+/// As the image: a broker without listeners binds the ports that it advertises, on every interface.
+fn listen_where_advertised(node: &mut BTreeMap<String, String>) {
+    let is_controller_only = node
+        .get("process.roles")
+        .is_some_and(|roles| roles.trim() == "controller");
+    if is_controller_only
+        || node
+            .get("listeners")
+            .is_some_and(|listeners| !listeners.is_empty())
+    {
+        return;
+    }
+    let Some(advertised) = node
+        .get("advertised.listeners")
+        .filter(|advertised| !advertised.is_empty())
+    else {
+        return;
+    };
+    let listeners: Vec<String> = advertised
+        .split(',')
+        .map(
+            |endpoint| match (endpoint.split_once("://"), endpoint.rsplit_once(':')) {
+                (Some((name, _)), Some((_, port))) => format!("{name}://0.0.0.0:{port}"),
+                _ => endpoint.to_owned(),
+            },
+        )
+        .collect();
+    node.insert("listeners".to_owned(), listeners.join(","));
 }
 
 /// The development node, reached from outside the container by a published port.
@@ -194,6 +262,28 @@ mod docker_test {
         let mounted = variables(&[("node.id", "3"), ("log.dirs", "/data")]);
         let node = node_properties(Some(mounted), &variables(&[("KAFKA_NODE_ID", "7")]));
         assert_eq!(node, variables(&[("node.id", "7"), ("log.dirs", "/data")]));
+    }
+
+    #[test]
+    fn broker_without_listeners_binds_what_it_advertises() {
+        let node = node_properties(
+            None,
+            &variables(&[("KAFKA_ADVERTISED_LISTENERS", "A://h:1,B://[::1]:2")]),
+        );
+        assert_eq!(
+            node.get("listeners").map(String::as_str),
+            Some("A://0.0.0.0:1,B://0.0.0.0:2")
+        );
+        let both = [
+            ("KAFKA_ADVERTISED_LISTENERS", "A://h:1"),
+            ("KAFKA_LISTENERS", "A://:7"),
+        ];
+        assert_eq!(
+            node_properties(None, &variables(&both))
+                .get("listeners")
+                .map(String::as_str),
+            Some("A://:7")
+        );
     }
 
     #[test]

@@ -34,26 +34,28 @@ pub(super) fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
             other => return Err(CliError::new(format!("kavka health: {}", other.unexpected()))),
         }
     }
-    check(&server).map_err(|error| CliError::new(format!("{server}: {error}")))
+    let address =
+        parse_host_port(&server).ok_or_else(|| CliError::new(format!("{server}: expected HOST:PORT")))?;
+    check_broker(&address).map_err(|error| CliError::new(format!("{server}: {error}")))
 }
 
-fn check(server: &str) -> Result<(), CliError> {
-    let (host, port) = parse_host_port(server).ok_or_else(|| CliError::new("expected HOST:PORT"))?;
-    let mut stream = connect(&host, port)?;
+/// A controller serves no Metadata: it is healthy when it answers.
+pub(super) fn check_controller((host, port): &(String, u16)) -> Result<(), CliError> {
+    check_api_versions(&mut connect(host, *port)?)
+}
 
+fn check_api_versions(stream: &mut TcpStream) -> Result<(), CliError> {
     // Version 0, which every node answers.
-    let versions: ApiVersionsResponse = call(
-        &mut stream,
-        ApiKey::ApiVersions,
-        0,
-        &ApiVersionsRequest::default(),
-    )?;
-    if versions.error_code != 0 {
-        return Err(CliError::new(format!(
-            "ApiVersions answered error {}",
-            versions.error_code
-        )));
+    let versions: ApiVersionsResponse = call(stream, ApiKey::ApiVersions, 0, &ApiVersionsRequest::default())?;
+    match versions.error_code {
+        0 => Ok(()),
+        code => Err(CliError::new(format!("ApiVersions answered error {code}"))),
     }
+}
+
+pub(super) fn check_broker((host, port): &(String, u16)) -> Result<(), CliError> {
+    let mut stream = connect(host, *port)?;
+    check_api_versions(&mut stream)?;
     // An empty list of topics asks for the brokers only.
     let request = MetadataRequest::default().with_topics(Some(Vec::new()));
     let metadata: MetadataResponse = call(&mut stream, ApiKey::Metadata, 1, &request)?;
@@ -127,9 +129,9 @@ mod health_test {
     use crate::protocol::messages::metadata_response::MetadataResponseBroker;
 
     /// A listener that answers each connection's requests with the given bodies.
-    fn server(bodies: Vec<Vec<u8>>) -> String {
+    fn server(bodies: Vec<Vec<u8>>) -> (String, u16) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let address = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             for body in bodies {
@@ -157,27 +159,28 @@ mod health_test {
         let broker = MetadataResponseBroker::default().with_node_id(BrokerId(1));
         let metadata = MetadataResponse::default().with_brokers(vec![broker]);
         let versions = encoded(&ApiVersionsResponse::default(), 0);
-        check(&server(vec![versions, encoded(&metadata, 1)])).unwrap();
+        check_broker(&server(vec![versions.clone(), encoded(&metadata, 1)])).unwrap();
+        check_controller(&server(vec![versions])).unwrap();
     }
 
     #[test]
     fn node_without_brokers_or_with_nonsense_is_not() {
         let versions = encoded(&ApiVersionsResponse::default(), 0);
-        let message = |bodies| check(&server(bodies)).unwrap_err().to_string();
+        let message = |bodies| check_broker(&server(bodies)).unwrap_err().to_string();
         let metadata = encoded(&MetadataResponse::default(), 1);
         assert_eq!(
             message(vec![versions, metadata]),
             "no broker is registered and unfenced"
         );
         assert!(!message(vec![vec![1]]).is_empty());
-        assert!(check("127.0.0.1").is_err());
+        assert!(run(vec!["--bootstrap-server".into(), "127.0.0.1".into()]).is_err());
     }
 
     #[test]
     fn nobody_listening_is_not_healthy() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let address = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
         drop(listener);
-        assert!(check(&address).is_err());
+        assert!(check_broker(&address).is_err());
     }
 }

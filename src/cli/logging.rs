@@ -1,4 +1,4 @@
-//! Where log lines go: stdout, as Kafka's console appender; the level by KAVKA_LOG, else RUST_LOG, else info.
+//! Where log lines go: stdout, as Kafka's console appender; the level by KAVKA_LOG, RUST_LOG or (in the image) KAFKA_LOG4J_ROOT_LOGLEVEL, else info.
 
 use std::io::IsTerminal;
 
@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 
 /// Sets up logging for a node. A second call does nothing.
 pub(super) fn init() {
-    let directives = ["KAVKA_LOG", "RUST_LOG"]
+    let directives = ["KAVKA_LOG", "RUST_LOG", "KAFKA_LOG4J_ROOT_LOGLEVEL"]
         .into_iter()
         .find_map(|name| std::env::var(name).ok().filter(|text| !text.is_empty()))
         .unwrap_or_else(|| "info".to_owned());

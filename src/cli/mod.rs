@@ -40,6 +40,7 @@ kavka: an Apache Kafka cluster without the JVM
     kavka health [--bootstrap-server HOST:PORT]
                              exit code 0 if the node there serves clients, else 1
     kavka docker-run         run a node by the KAFKA_* environment variables of the apache/kafka image
+    kavka docker-health      exit code 0 if that node is healthy, else 1
     kavka --version
     kavka --help
 ";
@@ -81,7 +82,11 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             arguments.remove(0);
             dump_log::run(arguments)
         }
-        "docker-run" => docker::run(std::env::vars()),
+        "docker-run" => {
+            arguments.remove(0);
+            docker::run(std::env::vars(), arguments)
+        }
+        "docker-health" => docker::health(std::env::vars()),
         _ => start::run(arguments),
     };
     match result {
