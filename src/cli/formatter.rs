@@ -12,12 +12,13 @@ use uuid::Uuid;
 use crate::config::KafkaConfig;
 use crate::io::disk::Disk;
 use crate::log::meta_properties::{self, MetaProperties, MetaPropertiesEnsemble};
+use crate::metadata::MetadataVersion;
 use crate::protocol::StrBytes;
-use crate::protocol::records::metadata::{FeatureLevelRecord, MetadataRecord};
+use crate::protocol::records::metadata::{FeatureLevelRecord, MetadataRecord, UserScramCredentialRecord};
 use crate::raft::storage::{BootstrapCheckpoint, BootstrapVoter, write_bootstrap_checkpoint};
 
-use super::CliError;
 use super::features::{self, FEATURES, Feature, KRAFT_VERSION, LATEST_METADATA_VERSION, METADATA_VERSION};
+use super::{CliError, scram};
 
 /// Who the first voters are, when `controller.quorum.voters` does not say it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -50,6 +51,8 @@ pub(super) struct FormatOptions {
     pub release_version: Option<i16>,
     pub features: BTreeMap<String, i16>,
     pub initial_controllers: InitialControllers,
+    /// `--add-scram`.
+    pub scram_users: Vec<UserScramCredentialRecord>,
 }
 
 impl DynamicVoter {
@@ -91,6 +94,7 @@ struct Plan {
     /// Without kraft.version.
     feature_levels: BTreeMap<String, i16>,
     voters: Option<Vec<DynamicVoter>>,
+    scram_users: Vec<UserScramCredentialRecord>,
 }
 
 /// Formats the directories of `config` that are not formatted yet; lines for the user go to `out`.
@@ -220,6 +224,11 @@ fn plan(
     random: &mut dyn FnMut() -> u128,
 ) -> Result<Plan, CliError> {
     let metadata_version = metadata_version(options)?;
+    if !options.scram_users.is_empty() && !MetadataVersion(metadata_version).is_scram_supported() {
+        return Err(CliError::new(
+            "SCRAM is only supported in metadata.version 3.5-IV2 or later.",
+        ));
+    }
     let voters = voters(config, options, random)?;
     let has_static_voters = !config.controller_quorum_voters.is_empty();
     let is_dynamic = options.initial_controllers != InitialControllers::NotGiven;
@@ -264,6 +273,7 @@ fn plan(
         kraft_version,
         feature_levels,
         voters,
+        scram_users: options.scram_users.clone(),
     })
 }
 
@@ -365,29 +375,31 @@ fn ordered_levels(plan: &Plan) -> Vec<(&str, i16)> {
 }
 
 fn bootstrap_records(plan: &Plan) -> Vec<(MetadataRecord, i16)> {
-    ordered_levels(plan)
-        .into_iter()
-        .map(|(name, feature_level)| {
-            let name = StrBytes::from_string(name.to_owned());
-            let record = FeatureLevelRecord {
-                name,
-                feature_level,
-                ..FeatureLevelRecord::default()
-            };
-            (MetadataRecord::FeatureLevel(record), 0)
-        })
-        .collect()
+    let levels = ordered_levels(plan).into_iter().map(|(name, feature_level)| {
+        let name = StrBytes::from_string(name.to_owned());
+        let record = FeatureLevelRecord {
+            name,
+            feature_level,
+            ..FeatureLevelRecord::default()
+        };
+        MetadataRecord::FeatureLevel(record)
+    });
+    let users = plan
+        .scram_users
+        .iter()
+        .cloned()
+        .map(MetadataRecord::UserScramCredential);
+    levels.chain(users).map(|record| (record, 0)).collect()
 }
 
 /// As Java prints it.
 fn describe_bootstrap(plan: &Plan) -> String {
-    let records: Vec<String> = ordered_levels(plan)
+    let levels = ordered_levels(plan)
         .into_iter()
-        .map(|(name, level)| {
-            format!(
-                "ApiMessageAndVersion(FeatureLevelRecord(name='{name}', featureLevel={level}) at version 0)"
-            )
-        })
+        .map(|(name, level)| format!("FeatureLevelRecord(name='{name}', featureLevel={level})"));
+    let records: Vec<String> = levels
+        .chain(plan.scram_users.iter().map(scram::describe))
+        .map(|record| format!("ApiMessageAndVersion({record} at version 0)"))
         .collect();
     format!(
         "BootstrapMetadata(records=[{}], metadataVersionLevel={}, source=format command)",

@@ -17,6 +17,7 @@ mod formatter;
 mod health;
 mod logging;
 mod record_json;
+mod scram;
 mod start;
 mod storage;
 

@@ -9,9 +9,9 @@ use crate::io::clock::{Clock, SystemClock};
 use crate::io::disk::{Disk, SystemDisk};
 use crate::log::meta_properties::{self, META_PROPERTIES_NAME, MetaProperties};
 
-use super::CliError;
 use super::features::{self, FEATURES, Feature, METADATA_VERSION};
 use super::formatter::{self, DynamicVoter, FormatOptions, InitialControllers};
+use super::{CliError, scram};
 
 /// Every flag of every command; each takes those of its own.
 #[derive(Debug, Default)]
@@ -106,12 +106,6 @@ fn format(disk: &dyn Disk, arguments: StorageArguments, out: &mut dyn Write) -> 
     let cluster_id = arguments
         .cluster_id
         .ok_or_else(|| CliError::new("argument --cluster-id/-t is required"))?;
-    if let Some(scram) = arguments.add_scram.first() {
-        // A cluster whose users were left out would refuse them all: say so now.
-        return Err(CliError::new(format!(
-            "--add-scram {scram}: kavka does not make SCRAM users yet"
-        )));
-    }
     let release_version = match arguments.release_version.as_deref() {
         Some(text) => Some(
             features::parse_metadata_version(text)
@@ -129,6 +123,11 @@ fn format(disk: &dyn Disk, arguments: StorageArguments, out: &mut dyn Write) -> 
             .map(|text| parse_feature(text))
             .collect::<Result<_, _>>()?,
         initial_controllers: arguments.initial_controllers,
+        scram_users: arguments
+            .add_scram
+            .iter()
+            .map(|argument| scram::parse(argument, super::random))
+            .collect::<Result<_, _>>()?,
     };
     formatter::format(
         disk,
