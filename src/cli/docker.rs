@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::config::kafka_config::development_properties;
 use crate::config::{Endpoint, KafkaConfig, properties};
@@ -56,7 +57,11 @@ pub(super) fn run(
     let cluster_id = variables
         .get("CLUSTER_ID")
         .map_or(DEFAULT_CLUSTER_ID, String::as_str);
-    format_empty(&SystemDisk::new(), &config, cluster_id)?;
+    format_empty(
+        &(Arc::new(SystemDisk::new()) as Arc<dyn Disk>),
+        &config,
+        cluster_id,
+    )?;
     start::run_config(config)
 }
 
@@ -92,8 +97,8 @@ fn load(variables: &BTreeMap<String, String>) -> Result<KafkaConfig, CliError> {
 }
 
 /// The image formats empty directories at every start: whoever sets CLUSTER_ID has said which cluster it is.
-fn format_empty(disk: &dyn Disk, config: &KafkaConfig, cluster_id: &str) -> Result<(), CliError> {
-    let ensemble = MetaPropertiesEnsemble::load(disk, &config.log_dirs, &config.metadata_log_dir);
+fn format_empty(disk: &Arc<dyn Disk>, config: &KafkaConfig, cluster_id: &str) -> Result<(), CliError> {
+    let ensemble = MetaPropertiesEnsemble::load(&**disk, &config.log_dirs, &config.metadata_log_dir);
     if !ensemble.formatted.is_empty() {
         return Ok(());
     }

@@ -4,6 +4,7 @@
 //! that cannot happen, since there is no other controller that could know it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::config::KafkaConfig;
 use crate::io::clock::{Clock, SystemClock};
@@ -24,9 +25,9 @@ enum FirstStart {
 }
 
 /// Formats the log directories if that is safe; refuses to go on if they are not formatted and it is not.
-pub(super) fn format_if_safe(disk: &dyn Disk, config: &KafkaConfig) -> Result<(), CliError> {
-    let ensemble = MetaPropertiesEnsemble::load(disk, &config.log_dirs, &config.metadata_log_dir);
-    let used = ensemble.unformatted.iter().find(|dir| is_used(disk, dir));
+pub(super) fn format_if_safe(disk: &Arc<dyn Disk>, config: &KafkaConfig) -> Result<(), CliError> {
+    let ensemble = MetaPropertiesEnsemble::load(&**disk, &config.log_dirs, &config.metadata_log_dir);
+    let used = ensemble.unformatted.iter().find(|dir| is_used(&**disk, dir));
     match decide(config, &ensemble, used) {
         FirstStart::Formatted => Ok(()),
         FirstStart::Refuse(reason) => Err(CliError::new(reason)),

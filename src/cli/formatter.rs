@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use uuid::Uuid;
 
@@ -99,7 +100,7 @@ struct Plan {
 
 /// Formats the directories of `config` that are not formatted yet; lines for the user go to `out`.
 pub(super) fn format(
-    disk: &dyn Disk,
+    disk: &Arc<dyn Disk>,
     config: &KafkaConfig,
     options: &FormatOptions,
     now_ms: i64,
@@ -107,7 +108,7 @@ pub(super) fn format(
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     let plan = plan(config, options, &mut random)?;
-    let ensemble = MetaPropertiesEnsemble::load(disk, &config.log_dirs, &config.metadata_log_dir);
+    let ensemble = MetaPropertiesEnsemble::load(&**disk, &config.log_dirs, &config.metadata_log_dir);
     ensemble
         .verify(Some(&options.cluster_id), config.node_id)
         .map_err(CliError::new)?;
@@ -160,7 +161,7 @@ pub(super) fn format(
 
 #[allow(clippy::too_many_arguments)] // One directory of `format`, which holds all of these.
 fn write_directory(
-    disk: &dyn Disk,
+    disk: &Arc<dyn Disk>,
     config: &KafkaConfig,
     options: &FormatOptions,
     plan: &Plan,
@@ -213,7 +214,7 @@ fn write_directory(
         node_id: config.node_id,
         directory_id: Some(directory_id),
     };
-    meta_properties::write(disk, dir, &properties).map_err(CliError::new)?;
+    meta_properties::write(&**disk, dir, &properties).map_err(CliError::new)?;
     Ok(directory_id)
 }
 

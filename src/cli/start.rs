@@ -3,9 +3,10 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::config::KafkaConfig;
-use crate::io::disk::SystemDisk;
+use crate::io::disk::{Disk, SystemDisk};
 
 use super::{CliError, USAGE, first_start, logging};
 
@@ -31,7 +32,8 @@ pub(super) fn run_config(config: KafkaConfig) -> Result<(), CliError> {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    first_start::format_if_safe(&SystemDisk::new(), &config)?;
+    let disk: Arc<dyn Disk> = Arc::new(SystemDisk::new());
+    first_start::format_if_safe(&disk, &config)?;
     crate::server::run(config).map_err(CliError::new)
 }
 

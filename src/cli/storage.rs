@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::config::KafkaConfig;
 use crate::io::clock::{Clock, SystemClock};
@@ -27,12 +28,12 @@ struct StorageArguments {
 
 pub(super) fn run(command: &str, arguments: Vec<OsString>, out: &mut dyn Write) -> Result<(), CliError> {
     let arguments = parse_arguments(command, arguments)?;
-    let disk = SystemDisk::new();
+    let disk: Arc<dyn Disk> = Arc::new(SystemDisk::new());
     match command {
         "random-uuid" => say(out, &random_uuid()),
         "version-mapping" => version_mapping(arguments.release_version.as_deref(), out),
         "feature-dependencies" => feature_dependencies(&arguments.features, out),
-        "info" => info(&disk, &load_config(&arguments)?, out),
+        "info" => info(&*disk, &load_config(&arguments)?, out),
         _ => format(&disk, arguments, out),
     }
 }
@@ -101,7 +102,7 @@ fn random_uuid() -> String {
     meta_properties::directory_id_text(meta_properties::generate_directory_id(super::random))
 }
 
-fn format(disk: &dyn Disk, arguments: StorageArguments, out: &mut dyn Write) -> Result<(), CliError> {
+fn format(disk: &Arc<dyn Disk>, arguments: StorageArguments, out: &mut dyn Write) -> Result<(), CliError> {
     let config = load_config(&arguments)?;
     let cluster_id = arguments
         .cluster_id

@@ -75,7 +75,7 @@ fn config(overrides: &[(&str, &str)]) -> KafkaConfig {
     KafkaConfig::development_with(&[&[("log.dirs", "/data")], overrides].concat()).unwrap()
 }
 
-fn formatted(disk: &dyn Disk, config: &KafkaConfig, options: &FormatOptions) -> Result<String, String> {
+fn formatted(disk: &Arc<dyn Disk>, config: &KafkaConfig, options: &FormatOptions) -> Result<String, String> {
     let mut out = Vec::new();
     let mut next = 1u128 << 100;
     let random = move || {
@@ -96,7 +96,7 @@ fn standalone() -> FormatOptions {
 
 #[test]
 fn standalone_format_prints_kafkas_lines_and_info_reads_it_back() {
-    let disk = SimDisk::new();
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new());
     let config = config(&[]);
     let text = formatted(&disk, &config, &standalone()).unwrap();
     assert_eq!(
@@ -108,7 +108,7 @@ fn standalone_format_prints_kafkas_lines_and_info_reads_it_back() {
          Formatting dynamic metadata voter directory /data with metadata.version 4.4-IV2.\n"
     );
     let mut out = Vec::new();
-    info(&disk, &config, &mut out).unwrap();
+    info(&*disk, &config, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(
         text.starts_with("Found log directory:\n  /data\n\nFound metadata: {cluster.id=c, "),
@@ -141,7 +141,7 @@ fn standalone_format_prints_kafkas_lines_and_info_reads_it_back() {
 
 #[test]
 fn brokers_directories_are_data_directories_without_checkpoint() {
-    let disk = SimDisk::new();
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new());
     let config = config(&[
         ("process.roles", "broker"),
         ("node.id", "5"),
@@ -208,7 +208,7 @@ fn contradictory_options_refused_with_kafkas_messages() {
             "Cannot set kraft.version to 1 unless",
         ),
     ] {
-        let message = formatted(&SimDisk::new(), &config, &options).unwrap_err();
+        let message = formatted(&(Arc::new(SimDisk::new()) as Arc<dyn Disk>), &config, &options).unwrap_err();
         assert!(message.starts_with(part), "{message}");
     }
 }
