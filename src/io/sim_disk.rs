@@ -287,11 +287,9 @@ impl SimDisk {
         // A name that was not synced may have come through all the same (with the file's bytes not).
         let mut names = state.durable_names.clone();
         for (path, inode) in &state.names {
-            if !names.contains_key(path) && state.durable_directories.contains(path.parent().unwrap_or(path))
-            {
-                if random.bool() {
-                    names.insert(path.clone(), *inode);
-                }
+            let parent_is_durable = state.durable_directories.contains(path.parent().unwrap_or(path));
+            if !names.contains_key(path) && parent_is_durable && random.bool() {
+                names.insert(path.clone(), *inode);
             }
         }
         let files = state

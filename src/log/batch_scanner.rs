@@ -134,11 +134,6 @@ impl BatchScanner {
         }
     }
 
-    /// The end of the last batch that was given.
-    pub fn position(&self) -> u64 {
-        self.position
-    }
-
     /// Makes the buffer hold `length` bytes from the position on, or all there are.
     fn fill(&mut self, length: usize) -> io::Result<()> {
         if self.buffer.len() >= length {

@@ -42,7 +42,7 @@ fn open(name: &str) -> Opened {
     let data = dir.path().join("data");
     copy_dir(&golden(name).join("data"), &data);
     let clock = TestClock::at(1_795_966_500_000);
-    let manager = open_manager(Arc::new(SystemDisk::new()), clock, &[data.clone()]);
+    let manager = open_manager(Arc::new(SystemDisk::new()), clock, std::slice::from_ref(&data));
     manager.load_logs(&|_| kafka_config(|_| {}), &|_| false).unwrap();
     Opened {
         _dir: dir,

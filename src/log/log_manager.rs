@@ -1,7 +1,6 @@
 //! The log directories of one node and the logs in them (Kafka's LogManager).
 //!
-//! Owns `.lock`, `.kafka_cleanshutdown`, the offset checkpoints of each directory, which log lies where, and the work that
-//! goes on beside requests: removal of deleted folders, retention, flushing, checkpoints. A directory with an I/O error
+//! Owns `.lock`, `.kafka_cleanshutdown`, the offset checkpoints of each directory, and which log lies where. A directory with an I/O error
 //! is offline until the node starts anew; the others go on.
 //!
 //! Invariants: a partition has one log, in one directory; a log is not in the map before it is loaded whole;
@@ -94,15 +93,16 @@ type Logs = HashMap<TopicPartition, Arc<UnifiedLog>>;
 #[derive(Debug)]
 pub struct LogManager {
     config: LogManagerConfig,
-    context: Arc<LogContext>,
+    pub(super) context: Arc<LogContext>,
     dirs: Vec<Arc<ManagedDir>>,
     /// The metadata log's directory if it is none of `log.dirs`.
     metadata_dir: Mutex<Option<Arc<ManagedDir>>>,
-    logs: ArcSwap<Logs>,
+    pub(super) logs: ArcSwap<Logs>,
     /// Logs on their way from another directory (`-future`): loaded, not served.
     future_logs: ArcSwap<Logs>,
     /// Held while logs are made, removed or moved.
     changes: Mutex<()>,
+    pub(super) background: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
 impl ManagedDir {
@@ -203,10 +203,11 @@ impl LogManager {
             logs: ArcSwap::default(),
             future_logs: ArcSwap::default(),
             changes: Mutex::new(()),
+            background: Mutex::new(None),
         })
     }
 
-    fn disk(&self) -> &dyn Disk {
+    pub(super) fn disk(&self) -> &dyn Disk {
         &*self.context.disk
     }
 
@@ -640,59 +641,7 @@ impl LogManager {
         dir.write_checkpoint(name, &offsets, self.disk())
     }
 
-    // ---- work beside requests
-
-    /// One pass of retention (`log.retention.check.interval.ms`), and of producers that expired.
-    pub fn run_retention(&self, now_ms: i64) {
-        for log in self.logs.load_full().values() {
-            if let Err(error) = log.delete_old_segments(now_ms)
-                && log.log_dir.is_online()
-                && !log.is_closed()
-            {
-                tracing::warn!("{}: retention failed: {error}", log.topic_partition);
-            }
-            log.remove_expired_producers(now_ms);
-        }
-    }
-
-    /// One pass of `flush.ms` (`log.flush.scheduler.interval.ms`).
-    pub fn run_flush(&self, now_ms: i64) {
-        for log in self.logs.load_full().values() {
-            let last_flush_ms = log.last_flush_ms.load(Ordering::Acquire);
-            if now_ms.saturating_sub(last_flush_ms) >= log.config().flush_ms
-                && let Err(error) = log.flush()
-            {
-                tracing::warn!("{}: flush failed: {error}", log.topic_partition);
-            }
-        }
-    }
-
-    /// Makes rolled segments durable, so that a start after a crash need not read them.
-    pub fn run_roll_flushes(&self) {
-        for log in self
-            .context
-            .deferred
-            .take_flushes()
-            .iter()
-            .filter_map(std::sync::Weak::upgrade)
-        {
-            if log.is_closed() {
-                continue;
-            }
-            if let Err(error) = log.flush_rolled_segments() {
-                tracing::warn!("{}: flush failed: {error}", log.topic_partition);
-            }
-        }
-    }
-
-    /// Removes `-delete` folders and `.deleted` files that are due; returns when the next is due.
-    pub fn run_deletion(&self, now_ms: i64) -> Option<i64> {
-        self.context.deferred.run_deletions(now_ms, self.disk())
-    }
-
-    pub(crate) fn context(&self) -> &Arc<LogContext> {
-        &self.context
-    }
+    // ---- directories
 
     pub fn live_log_dirs(&self) -> Vec<PathBuf> {
         let online = self.dirs.iter().filter(|dir| dir.dir.is_online());
@@ -723,8 +672,12 @@ impl LogManager {
 
     /// Flushes and closes all logs, writes checkpoints and `.kafka_cleanshutdown`, frees the locks.
     pub fn shutdown(&self, broker_epoch: i64) -> Result<(), LogError> {
-        let _changes = self.lock_changes();
         self.context.deferred.stop();
+        if let Some(background) = lock(&self.background).take() {
+            // A panic there was reported when it happened, and holds nothing that is needed here.
+            let _ = background.join();
+        }
+        let _changes = self.lock_changes();
         let result = thread::scope(|scope| {
             let threads: Vec<_> = self
                 .dirs
@@ -799,6 +752,6 @@ struct CheckpointedOffsets {
     high_watermark: i64,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -143,7 +143,7 @@ fn open_of_a_dir_that_is_in_use_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("data");
     let disk: Arc<dyn Disk> = Arc::new(SystemDisk::new());
-    let first = open_manager(Arc::clone(&disk), TestClock::at(NOW), &[path.clone()]);
+    let first = open_manager(Arc::clone(&disk), TestClock::at(NOW), std::slice::from_ref(&path));
     let config = LogManagerConfig::new(vec![path.clone()]);
     let error = LogManager::open(config.clone(), Arc::clone(&disk), TestClock::at(NOW)).unwrap_err();
     assert!(matches!(error, LogError::LockHeld { .. }), "{error}");

@@ -27,6 +27,7 @@ mod error;
 mod index_file;
 pub mod leader_epoch_cache;
 mod log_append;
+mod log_background;
 mod log_dir;
 mod log_folder;
 mod log_maintenance;
@@ -45,6 +46,7 @@ mod unified_log;
 
 pub use crate::config::LogConfig;
 pub use error::LogError;
+pub use log_background::BackgroundIntervals;
 pub use log_manager::{LogDirFailureListener, LogManager, LogManagerConfig};
 pub use types::{
     AbortedTransaction, AppendOrigin, FetchDataInfo, FetchIsolation, LogAppendInfo, LogOffsetMetadata,
@@ -78,3 +80,5 @@ impl fmt::Display for TopicPartition {
 mod golden_test;
 #[cfg(test)]
 pub(crate) mod log_manager_test;
+#[cfg(test)]
+mod unified_log_test;

@@ -119,6 +119,7 @@ impl OffsetIndex {
         self.file.truncate_to_entries(kept)
     }
 
+    #[cfg(test)]
     pub fn all(&self) -> io::Result<Vec<OffsetPosition>> {
         (0..self.file.entries()?)
             .map(|slot| self.file.read_entry(slot).map(|entry| self.parse(&entry)))

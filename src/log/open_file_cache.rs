@@ -159,6 +159,7 @@ impl FileHandle {
         self.open.store(None);
     }
 
+    #[cfg(test)]
     pub fn exists(&self) -> bool {
         self.disk().exists(&self.path())
     }
@@ -212,10 +213,6 @@ impl OpenFileCache {
             ring: Mutex::new(VecDeque::new()),
             opened: AtomicUsize::new(0),
         })
-    }
-
-    pub fn disk(&self) -> &Arc<dyn Disk> {
-        &self.disk
     }
 
     /// How often a file was opened, for tests and metrics.

@@ -110,6 +110,7 @@ impl TimeIndex {
         self.file.truncate_to_entries(kept)
     }
 
+    #[cfg(test)]
     pub fn all(&self) -> io::Result<Vec<TimestampOffset>> {
         (0..self.file.entries()?)
             .map(|slot| self.file.read_entry(slot).map(|entry| self.parse(&entry)))
