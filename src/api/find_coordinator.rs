@@ -73,20 +73,29 @@ fn find<'a>(
         CoordinatorType::Transaction => TRANSACTION_STATE_TOPIC,
         CoordinatorType::Share => return Err(ErrorCode::InvalidRequest),
     };
-    let Some(topic) = view.image.topics.by_name(topic_name) else {
+    leader_of_key(view, topic_name, key).unwrap_or_else(|| {
         let internal = ControllerContext::internal();
         context
             .broker
             .auto_topic_creation
             .create(&context.broker, internal, [topic_name.to_owned()]);
-        return Err(ErrorCode::CoordinatorNotAvailable);
-    };
+        Err(ErrorCode::CoordinatorNotAvailable)
+    })
+}
+
+/// Who leads `key`'s partition of `topic_name`; `None` if there is no such topic yet.
+fn leader_of_key<'a>(
+    view: ClusterView<'a>,
+    topic_name: &str,
+    key: &str,
+) -> Option<Result<BrokerNode<'a>, ErrorCode>> {
+    let topic = view.image.topics.by_name(topic_name)?;
     let partition_count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
-    topic
+    let leader = topic
         .partitions
         .get(&partition_for(key, partition_count))
-        .and_then(|partition| view.alive_node(partition.leader))
-        .ok_or(ErrorCode::CoordinatorNotAvailable)
+        .and_then(|partition| view.alive_node(partition.leader));
+    Some(leader.ok_or(ErrorCode::CoordinatorNotAvailable))
 }
 
 fn coordinator(key: StrBytes, found: Result<BrokerNode<'_>, ErrorCode>) -> Coordinator {

@@ -55,3 +55,6 @@ pub use crate::protocol::ApiError;
 pub use context::{Broker, ConnectionContext, ListenerScope, Principal, RequestContext};
 pub use reply::{Answer, ErrorResponse, Reply, ResponseFrame, ResponsePart};
 pub use router::{RequestError, Router};
+
+#[cfg(test)]
+mod test_cluster;

@@ -120,13 +120,13 @@ pub fn markdown() -> String {
             (true, false) => "broker",
             _ => "controller",
         };
-        let versions = match row.advertised_min_version == row.min_version {
-            true => format!("{}-{}", row.min_version, row.max_version),
-            false => format!(
-                "{}-{} (advertised from {})",
-                row.min_version, row.max_version, row.advertised_min_version
-            ),
+        let mut versions = match row.min_version == row.max_version {
+            true => row.min_version.to_string(),
+            false => format!("{}-{}", row.min_version, row.max_version),
         };
+        if row.advertised_min_version != row.min_version {
+            versions.push_str(&format!(" (advertised from {})", row.advertised_min_version));
+        }
         text.push_str(&format!(
             "| {} | {} | {versions} | {listeners} |\n",
             row.key.code(),
