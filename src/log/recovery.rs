@@ -235,10 +235,9 @@ impl LogLoader<'_> {
         match text.map(checkpoint::parse_partition_metadata) {
             None => Ok(None),
             Some(Ok(topic_id)) => Ok(topic_id),
-            // Cut off by a power loss before the log's first flush (it is made without a sync): the id comes anew.
-            Some(Err(error))
-                if text.is_some_and(|text| text.len() < checkpoint::PARTITION_METADATA_LENGTH) =>
-            {
+            // Cut off or ended with zeros by a power loss before the log's first flush (it is made without a sync): the id
+            // comes anew.
+            Some(Err(error)) if text.is_some_and(is_cut_off) => {
                 tracing::warn!("{}: {error}; it was never flushed", path.display());
                 Ok(None)
             }
@@ -637,4 +636,8 @@ fn log_invalid(segment: &LogSegment, position: u64, error: &RecordError) {
         "invalid batch in {} at byte {position}: {error}",
         segment.log_handle().path().display()
     );
+}
+
+fn is_cut_off(partition_metadata: &str) -> bool {
+    partition_metadata.trim_end_matches('\0').len() < checkpoint::PARTITION_METADATA_LENGTH
 }
