@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use super::auto_topic_creation::AutoTopicCreation;
 use crate::config::KafkaConfig;
 use crate::controller::{ControllerContext, ControllerService};
+use crate::coordinator::group::GroupCoordinatorService;
 use crate::io::clock::Clock;
 use crate::metadata::MetadataCache;
 use crate::protocol::{ApiKey, StrBytes};
@@ -26,6 +27,7 @@ pub struct Broker {
     pub controller: ControllerService,
     pub replica_manager: Arc<ReplicaManager>,
     pub producer_ids: Arc<ProducerIdManager>,
+    pub group_coordinator: Arc<GroupCoordinatorService>,
     /// Starts empty: `Default`.
     pub auto_topic_creation: AutoTopicCreation,
 }
