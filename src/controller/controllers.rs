@@ -40,7 +40,8 @@ impl Shard {
             features: features.collect(),
             ..RegisterControllerRecord::default()
         };
-        let response = ControllerRegistrationResponse::default();
+        let mut response = ControllerRegistrationResponse::default();
+        response.error_message = None;
         Ok(Outcome::atomic(vec![(record.into(), 0)], response))
     }
 }

@@ -160,7 +160,3 @@ impl Indexes {
         self.colliding.get(&unify_collision_characters(name))?.first()
     }
 }
-
-#[cfg(test)]
-#[path = "indexes_test.rs"]
-mod indexes_test;

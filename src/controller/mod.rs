@@ -30,3 +30,6 @@ mod worker;
 
 pub use context::ControllerContext;
 pub use service::{ControllerLog, ControllerService, ControllerServiceConfig};
+
+#[cfg(test)]
+mod test_support;

@@ -146,6 +146,7 @@ impl Shard {
         let mut result = CreatableTopicResult::default();
         result.name = topic.name.clone();
         result.topic_id = topic_id;
+        result.error_message = None;
         result.num_partitions = partitions.len() as i32;
         result.replication_factor = replication_factor as i16;
         result.configs = Some(described);
