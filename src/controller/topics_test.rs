@@ -383,7 +383,8 @@ fn wrong_manual_assignments_are_refused() {
         )
     );
     let invalid = |message: &str| (ErrorCode::InvalidReplicaAssignment, message.to_owned());
-    let cases: [(&[(i32, &[i32])], &str); 6] = [
+    type Assignments<'a> = &'a [(i32, &'a [i32])];
+    let cases: [(Assignments<'_>, &str); 6] = [
         (
             &[(0, &[1]), (0, &[2])],
             "Found multiple manual partition assignments for partition 0",
