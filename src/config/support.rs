@@ -16,16 +16,12 @@ pub const ACTED_ON: &[&str] = &[
     "broker.id",
     "broker.rack",
     "controller.listener.names",
-    "controller.quorum.append.linger.ms",
     "controller.quorum.auto.join.enable",
     "controller.quorum.bootstrap.servers",
     "controller.quorum.election.backoff.max.ms",
     "controller.quorum.election.timeout.ms",
-    "controller.quorum.fetch.max.bytes",
-    "controller.quorum.fetch.snapshot.max.bytes",
     "controller.quorum.fetch.timeout.ms",
     "controller.quorum.request.timeout.ms",
-    "controller.quorum.retry.backoff.ms",
     "controller.quorum.voters",
     "inter.broker.listener.name",
     "listener.security.protocol.map",
@@ -52,8 +48,15 @@ pub const ACTED_ON: &[&str] = &[
     "metadata.max.retention.bytes",
     "metadata.max.retention.ms",
     "num.partitions",
+    "request.timeout.ms",
+    "unclean.leader.election.enable",
+    "unclean.leader.election.interval.ms",
     // Network
     "connections.max.idle.ms",
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+    "max.request.partition.size.limit",
     "queued.max.request.bytes",
     "socket.listen.backlog.size",
     "socket.receive.buffer.bytes",
@@ -93,7 +96,6 @@ pub const ACTED_ON: &[&str] = &[
     "message.max.bytes",
     "min.insync.replicas",
     "num.recovery.threads.per.data.dir",
-    "producer.id.expiration.check.interval.ms",
     "producer.id.expiration.ms",
     "replica.high.watermark.checkpoint.interval.ms",
     "replica.lag.time.max.ms",
@@ -105,6 +107,7 @@ pub const ACTED_ON: &[&str] = &[
     "group.min.session.timeout.ms",
     "offset.metadata.max.bytes",
     "offsets.commit.timeout.ms",
+    "offsets.load.buffer.size",
     "offsets.retention.check.interval.ms",
     "offsets.retention.minutes",
     "offsets.topic.compression.codec",
@@ -113,9 +116,13 @@ pub const ACTED_ON: &[&str] = &[
     "offsets.topic.segment.bytes",
     // Internal topics that are not made yet: nothing is neglected
     "share.coordinator.state.topic.min.isr",
+    "share.coordinator.state.topic.num.partitions",
     "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.segment.bytes",
     "transaction.state.log.min.isr",
+    "transaction.state.log.num.partitions",
     "transaction.state.log.replication.factor",
+    "transaction.state.log.segment.bytes",
 ];
 
 /// A key that refuses to start, its harmless values, and why.
@@ -175,21 +182,6 @@ pub const REFUSED: &[Refused] = &[
     // Limits that protect the node and its other clients
     refused("client.quota.callback.class", &[], "quotas would not be enforced"),
     refused(
-        "max.connections",
-        &["2147483647"],
-        "the limit on connections would not be enforced",
-    ),
-    refused(
-        "max.connections.per.ip",
-        &["2147483647"],
-        "the limit on connections would not be enforced",
-    ),
-    refused(
-        "max.connections.per.ip.overrides",
-        &[],
-        "the limit on connections would not be enforced",
-    ),
-    refused(
         "max.connection.creation.rate",
         &["2147483647"],
         "the limit on new connections would not be enforced",
@@ -214,6 +206,9 @@ pub const REFUSED: &[Refused] = &[
     refused("kafka.metrics.reporters", &[], "nobody would be told the metrics"),
 ];
 
+/// Limits that kavka enforces for the node as a whole, but not for one listener.
+const REFUSED_PER_LISTENER: &[&str] = &["max.connections"];
+
 /// Keys that can be given per listener, by the prefix `listener.name.<listener>.` (and, for SASL, `<mechanism>.`).
 const LISTENER_PREFIX: &str = "listener.name.";
 
@@ -235,6 +230,16 @@ pub(super) fn without_listener_prefix(name: &str) -> Option<&str> {
 
 /// Refuses what would have to be neglected at a cost.
 pub(super) fn refuse_unsupported(config: &KafkaConfig) -> Result<(), ConfigError> {
+    for (name, text) in config.file_properties() {
+        if without_listener_prefix(name).is_some_and(|base| REFUSED_PER_LISTENER.contains(&base)) {
+            return Err(ConfigError::Unsupported {
+                key: name.clone(),
+                value: text.clone(),
+                reason: "the limit of one listener would not be enforced",
+                expected: "set the limit of the node, or remove the key",
+            });
+        }
+    }
     for (name, text) in config.file_properties() {
         if let Some(base) = base_key(name)
             && let Some(refused) = REFUSED.iter().find(|refused| refused.key == base.name)
@@ -297,7 +302,7 @@ pub(super) fn warnings(config: &KafkaConfig) -> Vec<String> {
             None => warnings.push(format!(
                 "Unknown configuration {name} is ignored: Apache Kafka 4.4 has no such key."
             )),
-            Some(key) if ACTED_ON.contains(&key.name) => {}
+            Some(key) if key.name == name && ACTED_ON.contains(&key.name) => {}
             Some(key) if key.default.is_some_and(|default| default == text.trim()) => {}
             Some(key) if REFUSED.iter().any(|refused| refused.key == key.name) => {}
             Some(_) => neglected.push(name.as_str()),

@@ -31,13 +31,14 @@ fn key_that_weakens_when_neglected_refuses_to_start() {
         ("config.providers", "file"),
         ("remote.log.storage.system.enable", "true"),
         ("client.quota.callback.class", "a.B"),
-        ("max.connections.per.ip", "10"),
+        ("max.connection.creation.rate", "10"),
         ("metric.reporters", "a.B"),
         (
             "metric.reporters",
             "org.apache.kafka.common.metrics.JmxReporter,a.B",
         ),
         ("cordoned.log.dirs", "./kavka-data"),
+        ("listener.name.plaintext.max.connections", "10"),
     ] {
         let message = load(&[(key, text)]).unwrap_err();
         assert!(
@@ -55,7 +56,7 @@ fn harmless_values_of_refused_keys_start() {
         ("metric.reporters", ""),
         ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter"),
         ("remote.log.storage.system.enable", "FALSE"),
-        ("max.connections", "2147483647"),
+        ("max.connection.creation.rate", "2147483647"),
     ] {
         assert!(load(&[(key, text)]).is_ok(), "{key}={text}");
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::io::sim_disk::SimDisk;
 
 const GOLDEN: &str = "#\n#Sun Nov 29 17:38:48 UTC 2026\nnode.id=1\ndirectory.id=R_4kD0nNTvmfbxxnGOP9EQ\nversion=1\n\
                       cluster.id=4L6g3nShT-eMCtK--X86sw\n";
@@ -97,4 +98,115 @@ fn generated_ids_are_neither_reserved_nor_look_like_options() {
     assert!(!directory_id_text(id).starts_with('-'));
     assert_eq!(numbers.next(), None, "the first was thrown away");
     assert_eq!(parse_directory_id(&directory_id_text(id)), Some(id));
+}
+
+fn node_dirs() -> Vec<PathBuf> {
+    vec![PathBuf::from("/a"), PathBuf::from("/b")]
+}
+
+fn formatted(disk: &dyn Disk, dir: &str, cluster_id: &str, directory_id: Option<Uuid>) {
+    let cluster_id = cluster_id.to_owned();
+    write(
+        disk,
+        Path::new(dir),
+        &MetaProperties {
+            cluster_id,
+            node_id: 1,
+            directory_id,
+        },
+    )
+    .unwrap();
+}
+
+fn open_node(disk: &dyn Disk) -> Result<LogDirIdentities, String> {
+    let mut next = 1u128 << 100;
+    let random = move || {
+        next += 1 << 64;
+        next
+    };
+    open(disk, &node_dirs(), Path::new("/a"), 1, random).map_err(|error| error.to_string())
+}
+
+#[test]
+fn directory_without_id_or_file_gets_one_that_stays() {
+    let disk = SimDisk::new();
+    formatted(&disk, "/a", "c", None);
+    let identities = open_node(&disk).unwrap();
+    assert_eq!(identities.cluster_id, "c");
+    assert_eq!(
+        identities.directory_ids.len(),
+        2,
+        "the new directory was formatted"
+    );
+    assert_eq!(identities.metadata_directory_id, identities.directory_ids[0].1);
+    assert_eq!(open_node(&disk).unwrap(), identities);
+}
+
+#[test]
+fn node_that_would_lose_its_metadata_log_refused() {
+    let disk = SimDisk::new();
+    assert_eq!(
+        open_node(&disk).unwrap_err(),
+        "No readable meta.properties files found."
+    );
+    formatted(&disk, "/b", "c", None);
+    assert_eq!(
+        open_node(&disk).unwrap_err(),
+        "The metadata log directory /a is not formatted, but /b is."
+    );
+    formatted(&disk, "/a", "c", None);
+    disk.create_dir_all(Path::new("/b/__cluster_metadata-0")).unwrap();
+    assert!(
+        open_node(&disk)
+            .unwrap_err()
+            .starts_with("Found unexpected metadata location")
+    );
+}
+
+#[test]
+fn broken_file_costs_its_directory_but_not_the_node_unless_it_holds_the_metadata_log() {
+    let disk = SimDisk::new();
+    formatted(&disk, "/a", "c", None);
+    disk.create_dir_all(Path::new("/b")).unwrap();
+    disk.write_atomically(Path::new("/b/meta.properties"), b"version=7")
+        .unwrap();
+    let identities = open_node(&disk).unwrap();
+    assert_eq!(
+        identities.failed,
+        [(PathBuf::from("/b"), "Expected version 1, but found 7.".to_owned())]
+    );
+    formatted(&disk, "/b", "c", None);
+    disk.write_atomically(Path::new("/a/meta.properties"), b"version=7")
+        .unwrap();
+    assert!(
+        open_node(&disk)
+            .unwrap_err()
+            .starts_with("Encountered I/O error in metadata log directory /a")
+    );
+}
+
+/// Every directory that Apache Kafka left behind opens as it is.
+#[test]
+fn golden_directories_open_unchanged() {
+    for (set, node_id) in [
+        ("single", 1),
+        ("cluster3/node-2", 2),
+        ("old-3.9", 1),
+        ("crash", 1),
+    ] {
+        let real = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/golden")
+            .join(set)
+            .join("data");
+        let text = std::fs::read_to_string(real.join(META_PROPERTIES_NAME)).unwrap();
+        let stored = MetaProperties::parse(&text).unwrap();
+        let disk = SimDisk::new();
+        disk.create_dir_all(Path::new("/data")).unwrap();
+        disk.write_atomically(Path::new("/data/meta.properties"), text.as_bytes())
+            .unwrap();
+        let dirs = [PathBuf::from("/data")];
+        let opened = open(&disk, &dirs, &dirs[0], node_id, || panic!("no id is needed")).unwrap();
+        assert_eq!(opened.cluster_id, stored.cluster_id, "{set}");
+        assert_eq!(Some(opened.metadata_directory_id), stored.directory_id, "{set}");
+    }
 }
