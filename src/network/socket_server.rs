@@ -1,6 +1,7 @@
 //! Listeners: bound first (so that the port is known and a conflict stops the start), then served, one accept loop each.
 //!
-//! A node has one server a role, as Kafka does: limits of connections and of request memory are counted a server.
+//! Limits of connections and of request memory are counted apart for brokers' and controllers' listeners, as in Kafka, where
+//! each role has a server of its own: clients that exhaust theirs keep no one from the quorum.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -149,13 +150,42 @@ struct Shared {
     handler: Arc<dyn RequestHandler>,
     config: NetworkConfig,
     clock: Arc<dyn Clock>,
-    quota: Arc<ConnectionQuota>,
-    memory: RequestMemory,
+    broker_limits: Limits,
+    controller_limits: Limits,
     limiter: LogLimiter,
     next_connection_id: AtomicU64,
 }
 
-/// The listeners of one role and their connections.
+/// What the listeners of one role share.
+struct Limits {
+    quota: Arc<ConnectionQuota>,
+    memory: RequestMemory,
+}
+
+impl Limits {
+    fn new(config: &NetworkConfig) -> Result<Self, NetworkError> {
+        let quota = ConnectionQuota::new(
+            config.max_connections,
+            config.max_connections_per_ip,
+            &config.max_connections_per_ip_overrides,
+        )?;
+        Ok(Self {
+            quota,
+            memory: RequestMemory::new(config.queued_max_request_bytes),
+        })
+    }
+}
+
+impl Shared {
+    fn limits(&self, scope: ListenerScope) -> &Limits {
+        match scope {
+            ListenerScope::Broker => &self.broker_limits,
+            ListenerScope::Controller => &self.controller_limits,
+        }
+    }
+}
+
+/// The node's listeners and their connections.
 pub struct SocketServer {
     shared: Arc<Shared>,
     stop_accepting: watch::Sender<bool>,
@@ -169,18 +199,13 @@ impl SocketServer {
         handler: Arc<dyn RequestHandler>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, NetworkError> {
-        let quota = ConnectionQuota::new(
-            config.max_connections,
-            config.max_connections_per_ip,
-            &config.max_connections_per_ip_overrides,
-        )?;
         Ok(Self {
             shared: Arc::new(Shared {
                 handler,
-                memory: RequestMemory::new(config.queued_max_request_bytes),
+                broker_limits: Limits::new(&config)?,
+                controller_limits: Limits::new(&config)?,
                 config,
                 clock,
-                quota,
                 limiter: LogLimiter::default(),
                 next_connection_id: AtomicU64::new(0),
             }),
@@ -190,7 +215,7 @@ impl SocketServer {
         })
     }
 
-    /// Serves `listeners` on `runtime` (the data plane's).
+    /// Serves `listeners`, all those of one role at once, on `runtime` (the data plane's).
     pub fn start(
         &mut self,
         listeners: Vec<BoundListener>,
@@ -275,7 +300,7 @@ impl Acceptor {
             tokio::select! {
                 biased;
                 _ = &mut stopped => break,
-                slot = self.shared.quota.admit(peer.ip(), self.is_protected) => match slot {
+                slot = self.shared.limits(self.scope).quota.admit(peer.ip(), self.is_protected) => match slot {
                     Ok(slot) => self.serve(stream, peer, slot, &mut connections),
                     Err(limit) => self.rejected(peer.ip(), limit),
                 }
@@ -340,7 +365,7 @@ impl Acceptor {
             stream,
             reader: FrameReader::new(
                 shared.config.socket_request_max_bytes.max(0) as usize,
-                shared.memory.clone(),
+                shared.limits(self.scope).memory.clone(),
             ),
             handler: shared.handler.clone(),
             max_idle: u64::try_from(shared.config.connections_max_idle_ms)

@@ -351,7 +351,7 @@ fn request_memory_in_use_holds_other_requests_back() {
     let mut holder = node.connect();
     holder.write_all(&[0, 0, 0, 10, b'e']).unwrap();
     wait_until("all memory is reserved", || {
-        node.server.shared.memory.free_bytes() == Some(0)
+        node.server.shared.broker_limits.memory.free_bytes() == Some(0)
     });
     let mut held = node.connect();
     send(&mut held, b"e2");
