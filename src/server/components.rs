@@ -1,0 +1,470 @@
+//! The node's parts, built bottom up, started and stopped in order.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Handle, Runtime};
+use uuid::Uuid;
+
+use super::ServerError;
+use super::fatal::Fatal;
+use super::log_tasks::LogTasks;
+use super::registration;
+use crate::api::{Broker, ListenerScope, Router};
+use crate::config::{KafkaConfig, LogConfig, listeners};
+use crate::controller::{ControllerService, ControllerServiceConfig};
+use crate::io::clock::Clock;
+use crate::io::disk::Disk;
+use crate::log::meta_properties::{self, LogDirIdentities};
+use crate::log::{LogDirFailureListener, LogManager, LogManagerConfig};
+use crate::metadata::{
+    BrokerLifecycleManager, MetadataCache, MetadataImage, MetadataLoader, MetadataLoaderConfig,
+    MetadataPublisher,
+};
+use crate::network::{BoundListener, NetworkConfig, SocketServer};
+use crate::raft::{RaftClient, RaftConfig, storage};
+use crate::replica::{
+    ControllerProducerIdAllocator, ProducerIdManager, ReplicaManager, ReplicaManagerConfig,
+};
+
+/// How long a controlled shutdown may take, as Kafka's broker server waits.
+const CONTROLLED_SHUTDOWN_MAX: Duration = Duration::from_secs(300);
+/// How long connections may take to finish the request that they are at.
+const CONNECTIONS_GRACE: Duration = Duration::from_secs(5);
+
+/// What a running node is made of.
+pub(super) struct Components {
+    config: Arc<KafkaConfig>,
+    identities: LogDirIdentities,
+    incarnation_id: Uuid,
+    clock: Arc<dyn Clock>,
+    log_manager: Arc<LogManager>,
+    raft: RaftClient,
+    loader: MetadataLoader,
+    controller: ControllerService,
+    replica_manager: Arc<ReplicaManager>,
+    control: Handle,
+    data: Handle,
+    sockets: tokio::sync::Mutex<Sockets>,
+    lifecycle: std::sync::OnceLock<BrokerLifecycleManager>,
+    log_tasks: std::sync::Mutex<Option<LogTasks>>,
+    advertised: Vec<listeners::Endpoint>,
+    began: Instant,
+}
+
+/// The listeners, bound at once so that a port in use is told at once, served when the node is ready.
+struct Sockets {
+    server: Option<SocketServer>,
+    broker_listeners: Vec<BoundListener>,
+    controller_listeners: Vec<BoundListener>,
+}
+
+impl Components {
+    /// Opens the directories, binds the listeners and starts the control plane. Nothing is served yet.
+    pub(super) fn build(
+        config: Arc<KafkaConfig>,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        control: &Runtime,
+        data: &Runtime,
+        fatal: &Fatal,
+    ) -> Result<Self, ServerError> {
+        let began = Instant::now();
+        let identities = meta_properties::open(
+            &*disk,
+            &config.log_dirs,
+            &config.metadata_log_dir,
+            config.node_id,
+            || fastrand::u128(..),
+        )?;
+        for (dir, reason) in &identities.failed {
+            tracing::error!(dir = %dir.display(), reason, "a log directory cannot be read; the node goes on without it");
+        }
+        let bound = bind_listeners(&config)?;
+        let advertised = registration::resolve(&config.advertised_broker_listeners, &bound.broker_listeners);
+        let advertised_controllers = registration::resolve(
+            &config.advertised_controller_listeners,
+            &bound.controller_listeners,
+        );
+        let incarnation_id = Uuid::from_u128(fastrand::u128(..));
+
+        let log_dir_failure = LogDirFailures::default();
+        let log_manager = Arc::new(LogManager::open(
+            log_manager_config(&config, &log_dir_failure),
+            disk.clone(),
+            clock.clone(),
+        )?);
+        let metadata_log =
+            log_manager.open_metadata_log(&config.metadata_log_dir, metadata_log_config(&config))?;
+        let raft_config = raft_config(&config, &identities, &advertised_controllers);
+        let raft = RaftClient::start(raft_config, metadata_log, disk.clone(), clock.clone())?;
+
+        let cache = MetadataCache::new(MetadataImage::empty());
+        let loader = start_loader(&config, &raft, &clock, &cache, fatal)?;
+        raft.register(loader.listener());
+        let ends = fatal.clone();
+        let controller = ControllerService::start(
+            ControllerServiceConfig {
+                config: config.clone(),
+                cluster_id: identities.cluster_id.clone(),
+                bootstrap_records: storage::read_bootstrap_records(&*disk, &config.metadata_log_dir)?
+                    .unwrap_or_default(),
+                own_broker_incarnation: Some(incarnation_id),
+                own_registration: Some(registration::of_controller(
+                    config.node_id,
+                    Uuid::from_u128(fastrand::u128(..)),
+                    &advertised_controllers,
+                )),
+                on_fatal: Box::new(move |reason| ends.end(reason)),
+            },
+            raft.clone(),
+            clock.clone(),
+            control.handle(),
+        );
+        let replica_manager = build_replica_manager(&config, &log_manager, &cache, &clock);
+        log_dir_failure.listen(&replica_manager, &log_manager, fatal);
+        let allocator = ControllerProducerIdAllocator {
+            controller: controller.clone(),
+            metadata: cache.clone(),
+            node_id: config.node_id,
+        };
+        let broker = Arc::new(Broker {
+            node_id: config.node_id,
+            cluster_id: identities.cluster_id.clone(),
+            config: config.clone(),
+            clock: clock.clone(),
+            metadata: cache,
+            raft: raft.clone(),
+            controller: controller.clone(),
+            replica_manager: replica_manager.clone(),
+            auto_topic_creation: Default::default(),
+            producer_ids: ProducerIdManager::new(Arc::new(allocator), clock.clone()),
+        });
+        let server = SocketServer::new(
+            NetworkConfig::from(&*config),
+            Arc::new(Router::new(broker)),
+            clock.clone(),
+        )?;
+        Ok(Self {
+            config,
+            identities,
+            incarnation_id,
+            clock,
+            log_manager,
+            raft,
+            loader,
+            controller,
+            replica_manager,
+            control: control.handle().clone(),
+            data: data.handle().clone(),
+            sockets: tokio::sync::Mutex::new(Sockets {
+                server: Some(server),
+                ..bound
+            }),
+            lifecycle: std::sync::OnceLock::new(),
+            log_tasks: std::sync::Mutex::new(None),
+            advertised,
+            began,
+        })
+    }
+
+    /// Registers the broker, loads the logs, and serves once the controller has unfenced it.
+    pub(super) async fn start(&self) -> Result<(), ServerError> {
+        self.serve_controller_listeners().await?;
+        // What features are finalized decides what the broker has to claim, so the metadata come first.
+        let mut published = self.loader.published_offset();
+        let _ = published.wait_for(|offset| *offset >= 0).await;
+        let lifecycle = self.lifecycle.get_or_init(|| self.start_lifecycle());
+        if !lifecycle.caught_up().await {
+            return Err(ServerError::Fatal(
+                "the controller did not accept this broker's registration".to_owned(),
+            ));
+        }
+        self.loader.install_publishers(self.publishers());
+        self.replica_manager.wait_until_started().await?;
+        lifecycle.set_ready_to_unfence().await;
+        if !lifecycle.unfenced().await {
+            return Err(ServerError::Fatal(
+                "the controller did not unfence this broker".to_owned(),
+            ));
+        }
+        self.serve_broker_listeners().await?;
+        let tasks = LogTasks::start(&self.config, &self.log_manager, &self.clock, &self.control);
+        *self
+            .log_tasks
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(tasks);
+        tracing::info!(
+            node_id = self.config.node_id,
+            cluster_id = self.identities.cluster_id,
+            listeners = %registration::text_of(&self.advertised),
+            milliseconds = self.began.elapsed().as_millis() as u64,
+            "kavka started"
+        );
+        Ok(())
+    }
+
+    fn publishers(&self) -> Vec<Arc<dyn MetadataPublisher>> {
+        vec![self.replica_manager.clone()]
+    }
+
+    fn start_lifecycle(&self) -> BrokerLifecycleManager {
+        let config = registration::of_broker(
+            &self.config,
+            &self.identities,
+            self.incarnation_id,
+            &self.advertised,
+            &self.loader.cache().load(),
+            self.log_manager.previous_broker_epoch(),
+        );
+        BrokerLifecycleManager::start(
+            config,
+            Arc::new(self.controller.clone()),
+            self.loader.published_offset(),
+            self.clock.clone(),
+            &self.control,
+        )
+    }
+
+    async fn serve_controller_listeners(&self) -> Result<(), ServerError> {
+        let mut sockets = self.sockets.lock().await;
+        let listeners = std::mem::take(&mut sockets.controller_listeners);
+        let Some(server) = sockets.server.as_mut() else {
+            return Ok(());
+        };
+        Ok(server.start(listeners, &self.control)?)
+    }
+
+    async fn serve_broker_listeners(&self) -> Result<(), ServerError> {
+        let mut sockets = self.sockets.lock().await;
+        let listeners = std::mem::take(&mut sockets.broker_listeners);
+        let Some(server) = sockets.server.as_mut() else {
+            return Ok(());
+        };
+        Ok(server.start(listeners, &self.data)?)
+    }
+
+    /// A clean shutdown: the next start recovers nothing.
+    pub(super) async fn stop(&self) -> Result<(), ServerError> {
+        tracing::info!("shutting down");
+        let began = Instant::now();
+        let lifecycle = self.lifecycle.get();
+        if let Some(lifecycle) = lifecycle {
+            if self.config.controlled_shutdown_enable {
+                let handed_over = lifecycle.controlled_shutdown();
+                if tokio::time::timeout(CONTROLLED_SHUTDOWN_MAX, handed_over)
+                    .await
+                    .is_err()
+                {
+                    tracing::warn!("the controller did not let this broker go; shutting down without it");
+                }
+            }
+            lifecycle.shutdown().await;
+        }
+        self.close_sockets().await;
+        drop(
+            self.log_tasks
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .take(),
+        );
+        self.replica_manager.shutdown();
+        self.loader.shutdown();
+        let broker_epoch = lifecycle.map_or(-1, BrokerLifecycleManager::broker_epoch);
+        // Raft's last writes come before its log is closed.
+        self.raft.shutdown();
+        self.log_manager.shutdown(broker_epoch)?;
+        tracing::info!(milliseconds = began.elapsed().as_millis() as u64, "shut down");
+        Ok(())
+    }
+
+    /// As much of a shutdown as is safe when something is broken: nothing is promised, so the next start recovers.
+    pub(super) async fn stop_after_failure(&self) {
+        self.close_sockets().await;
+        if let Some(lifecycle) = self.lifecycle.get() {
+            lifecycle.shutdown().await;
+        }
+        self.loader.shutdown();
+        self.raft.shutdown();
+    }
+
+    async fn close_sockets(&self) {
+        let server = self.sockets.lock().await.server.take();
+        if let Some(server) = server {
+            server.shutdown(CONNECTIONS_GRACE).await;
+        }
+    }
+}
+
+fn bind_listeners(config: &KafkaConfig) -> Result<Sockets, ServerError> {
+    let network = NetworkConfig::from(config);
+    let bind = |scope| move |endpoint| BoundListener::bind(endpoint, scope, &network.clone());
+    let broker_listeners = config
+        .broker_listeners()
+        .map(bind.clone()(ListenerScope::Broker))
+        .collect::<Result<_, _>>()?;
+    let controller_listeners = config
+        .controller_listeners()
+        .map(bind(ListenerScope::Controller))
+        .collect::<Result<_, _>>()?;
+    Ok(Sockets {
+        server: None,
+        broker_listeners,
+        controller_listeners,
+    })
+}
+
+/// Hands a failed log directory to those who have to act on it; they come to be after the log manager.
+#[derive(Default, Clone)]
+struct LogDirFailures {
+    listener: Arc<std::sync::OnceLock<LogDirFailureListener>>,
+}
+
+impl LogDirFailures {
+    fn listen(&self, replica_manager: &Arc<ReplicaManager>, log_manager: &Arc<LogManager>, fatal: &Fatal) {
+        let replicas = Arc::downgrade(replica_manager);
+        let logs = Arc::downgrade(log_manager);
+        let fatal = fatal.clone();
+        let _ = self.listener.set(Arc::new(move |dir: &Path, error| {
+            tracing::error!(dir = %dir.display(), %error, "a log directory failed and is offline; its partitions answer KAFKA_STORAGE_ERROR");
+            if let Some(replicas) = replicas.upgrade() {
+                replicas.on_log_dir_failure(dir);
+            }
+            if logs.upgrade().is_some_and(|logs| logs.live_log_dirs().is_empty()) {
+                fatal.end("all log directories failed");
+            }
+        }));
+    }
+
+    fn callback(&self) -> LogDirFailureListener {
+        let listener = self.listener.clone();
+        Arc::new(move |dir, error| match listener.get() {
+            Some(listener) => listener(dir, error),
+            None => tracing::error!(dir = %dir.display(), %error, "a log directory failed and is offline"),
+        })
+    }
+}
+
+fn log_manager_config(config: &KafkaConfig, failures: &LogDirFailures) -> LogManagerConfig {
+    LogManagerConfig {
+        recovery_threads_per_data_dir: usize::try_from(config.num_recovery_threads_per_data_dir).unwrap_or(1),
+        max_transaction_timeout_ms: config.transaction_max_timeout_ms,
+        producer_id_expiration_ms: config.producer_id_expiration_ms,
+        on_log_dir_failure: failures.callback(),
+        ..LogManagerConfig::new(config.log_dirs.clone())
+    }
+}
+
+/// The metadata log is cleaned by snapshots alone, never by age or size of its segments.
+fn metadata_log_config(config: &KafkaConfig) -> LogConfig {
+    LogConfig {
+        cleanup_policy: vec!["delete".to_owned()],
+        compression_type: "producer".to_owned(),
+        segment_bytes: config.metadata_log_segment_bytes,
+        internal_segment_bytes: config.internal_metadata_log_segment_bytes,
+        segment_ms: config.metadata_log_segment_ms,
+        segment_jitter_ms: 0,
+        retention_bytes: -1,
+        retention_ms: -1,
+        file_delete_delay_ms: config.internal_metadata_delete_delay_millis,
+        max_message_bytes: config.internal_metadata_max_batch_size_in_bytes,
+        message_timestamp_type: "CreateTime".to_owned(),
+        flush_messages: i64::MAX,
+        flush_ms: i64::MAX,
+        preallocate: false,
+        ..config.log_config.clone()
+    }
+}
+
+fn raft_config(
+    config: &KafkaConfig,
+    identities: &LogDirIdentities,
+    advertised: &[listeners::Endpoint],
+) -> RaftConfig {
+    let name = config.controller_listener_name();
+    RaftConfig {
+        listeners: advertised.iter().map(registration::raft_endpoint).collect(),
+        static_voters: config
+            .controller_quorum_voters
+            .iter()
+            .map(|voter| {
+                let endpoint = crate::raft::Endpoint {
+                    name: Arc::from(name),
+                    host: Arc::from(voter.host.as_str()),
+                    port: voter.port,
+                };
+                (voter.id, endpoint)
+            })
+            .collect(),
+        election_timeout_ms: config.controller_quorum_election_timeout_ms.into(),
+        fetch_timeout_ms: config.controller_quorum_fetch_timeout_ms.into(),
+        election_backoff_max_ms: config.controller_quorum_election_backoff_max_ms.into(),
+        metadata_max_retention_bytes: config.metadata_max_retention_bytes,
+        metadata_max_retention_ms: config.metadata_max_retention_ms,
+        ..RaftConfig::new(
+            config.node_id,
+            identities.metadata_directory_id,
+            identities.cluster_id.clone(),
+        )
+    }
+}
+
+fn start_loader(
+    config: &KafkaConfig,
+    raft: &RaftClient,
+    clock: &Arc<dyn Clock>,
+    cache: &MetadataCache,
+    fatal: &Fatal,
+) -> Result<MetadataLoader, ServerError> {
+    let ends = fatal.clone();
+    MetadataLoader::start(
+        MetadataLoaderConfig {
+            max_bytes_between_snapshots: usize::try_from(
+                config.metadata_log_max_record_bytes_between_snapshots,
+            )
+            .unwrap_or(usize::MAX),
+            max_snapshot_interval_ms: config.metadata_log_max_snapshot_interval_ms,
+            faults_are_fatal: config.is_controller(),
+            on_fatal: Box::new(move |reason| ends.end(reason)),
+        },
+        Arc::new(raft.clone()),
+        clock.clone(),
+        cache.clone(),
+    )
+    .map_err(|source| ServerError::System {
+        action: "start the metadata loader",
+        source,
+    })
+}
+
+fn build_replica_manager(
+    config: &Arc<KafkaConfig>,
+    log_manager: &Arc<LogManager>,
+    cache: &MetadataCache,
+    clock: &Arc<dyn Clock>,
+) -> Arc<ReplicaManager> {
+    let node = config.clone();
+    ReplicaManager::new(
+        ReplicaManagerConfig {
+            node_id: config.node_id,
+            replica_lag_time_max_ms: config.replica_lag_time_max_ms,
+            max_incremental_fetch_session_cache_slots: usize::try_from(
+                config.max_incremental_fetch_session_cache_slots,
+            )
+            .unwrap_or(0),
+        },
+        log_manager.clone(),
+        cache.clone(),
+        Arc::new(
+            move |overrides| match LogConfig::from_overrides(&node, overrides) {
+                Ok(log_config) => log_config,
+                Err(error) => {
+                    tracing::error!(%error, "a topic's configs in the metadata make no sense; the node's own are used");
+                    node.log_config.clone()
+                }
+            },
+        ),
+        clock.clone(),
+    )
+}
