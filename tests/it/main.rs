@@ -1,4 +1,5 @@
 //! Integration tests: they start the real binary and speak only the wire to it; `tidy` reads the source.
 
+mod restart;
 mod support;
 mod tidy;

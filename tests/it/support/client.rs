@@ -26,6 +26,26 @@ impl Client {
         }
     }
 
+    /// A connection, if the node listens.
+    pub fn try_connect(address: SocketAddr) -> std::io::Result<Client> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Client {
+            stream,
+            correlation_id: 0,
+        })
+    }
+
+    /// Like `call`, but `None` when the connection ends before the response.
+    pub fn try_call<R: Request>(&mut self, version: i16, request: &R) -> Option<R::Response> {
+        self.correlation_id += 1;
+        let frame = encode_request(version, self.correlation_id, request);
+        self.stream.write_all(&frame).ok()?;
+        let frame = self.try_receive_frame()?;
+        Some(decode_response::<R>(version, self.correlation_id, frame))
+    }
+
     /// The socket, for tests that send what no client would.
     pub fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
@@ -73,6 +93,18 @@ impl Client {
         self.stream.read_exact(&mut frame).ok()?;
         Some(Bytes::from(frame))
     }
+}
+
+fn decode_response<R: Request>(version: i16, last_correlation_id: i32, mut frame: Bytes) -> R::Response {
+    let header = ResponseHeader::decode(&mut frame, R::Response::header_version(version)).unwrap();
+    assert!((1..=last_correlation_id).contains(&header.correlation_id));
+    let response = R::Response::decode(&mut frame, version).unwrap();
+    assert!(
+        !frame.has_remaining(),
+        "{} bytes after the response",
+        frame.remaining()
+    );
+    response
 }
 
 /// A request as it goes over the wire, with its length.

@@ -2,3 +2,4 @@
 
 pub mod client;
 pub mod node;
+pub mod topic;
