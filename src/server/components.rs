@@ -14,6 +14,8 @@ use super::registration;
 use crate::api::{Broker, ListenerScope, Router};
 use crate::config::{KafkaConfig, LogConfig, listeners};
 use crate::controller::{ControllerService, ControllerServiceConfig};
+use crate::coordinator::group::{GroupConfig, GroupCoordinatorService};
+use crate::coordinator::runtime::ReplicaLog;
 use crate::io::clock::Clock;
 use crate::io::disk::Disk;
 use crate::log::meta_properties::{self, LogDirIdentities};
@@ -44,6 +46,7 @@ pub(super) struct Components {
     loader: MetadataLoader,
     controller: ControllerService,
     replica_manager: Arc<ReplicaManager>,
+    group_coordinator: Arc<GroupCoordinatorService>,
     control: Handle,
     data: Handle,
     sockets: tokio::sync::Mutex<Sockets>,
@@ -124,6 +127,14 @@ impl Components {
         );
         let replica_manager = build_replica_manager(&config, &log_manager, &cache, &clock);
         log_dir_failure.listen(&replica_manager, &log_manager, fatal);
+        let group_coordinator = GroupCoordinatorService::new(
+            config.node_id,
+            GroupConfig::new(&config),
+            Arc::new(ReplicaLog::new(replica_manager.clone())),
+            clock.clone(),
+            cache.clone(),
+            control.handle().clone(),
+        );
         let allocator = ControllerProducerIdAllocator {
             controller: controller.clone(),
             metadata: cache.clone(),
@@ -139,6 +150,7 @@ impl Components {
             controller: controller.clone(),
             replica_manager: replica_manager.clone(),
             auto_topic_creation: Default::default(),
+            group_coordinator: group_coordinator.clone(),
             producer_ids: ProducerIdManager::new(Arc::new(allocator), clock.clone()),
         });
         let server = SocketServer::new(
@@ -156,6 +168,7 @@ impl Components {
             loader,
             controller,
             replica_manager,
+            group_coordinator,
             control: control.handle().clone(),
             data: data.handle().clone(),
             sockets: tokio::sync::Mutex::new(Sockets {
@@ -206,7 +219,7 @@ impl Components {
     }
 
     fn publishers(&self) -> Vec<Arc<dyn MetadataPublisher>> {
-        vec![self.replica_manager.clone()]
+        vec![self.replica_manager.clone(), self.group_coordinator.clone()]
     }
 
     fn start_lifecycle(&self) -> BrokerLifecycleManager {
@@ -269,6 +282,7 @@ impl Components {
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
                 .take(),
         );
+        self.group_coordinator.shutdown();
         self.replica_manager.shutdown();
         self.loader.shutdown();
         let broker_epoch = lifecycle.map_or(-1, BrokerLifecycleManager::broker_epoch);
