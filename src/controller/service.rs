@@ -38,6 +38,7 @@ const RAFT_EVENTS_MAX: usize = 1024;
 pub trait ControllerLog: Send + Sync + 'static {
     /// Hands over one atomic batch; the offset of its last record. Does not wait for the disk.
     fn append(&self, epoch: i32, records: Vec<VersionedRecord>) -> Result<i64, RaftError>;
+    /// The end of what is written; what was appended may lie behind it.
     fn log_end_offset(&self) -> i64;
     fn kraft_version(&self) -> i16;
     fn resign(&self, epoch: i32);

@@ -151,8 +151,9 @@ impl ControllerLog for MemoryRaft {
         Ok(last_offset)
     }
 
+    /// As late as it can be: nothing is written before it is committed.
     fn log_end_offset(&self) -> i64 {
-        self.state.lock().unwrap().log_end_offset
+        self.state.lock().unwrap().high_watermark
     }
 
     fn kraft_version(&self) -> i16 {
@@ -467,6 +468,201 @@ fn standby_replays_what_another_controller_writes_and_takes_over() {
         );
         assert!(standby_raft.appended().is_empty(), "no second bootstrap");
     });
+}
+
+#[test]
+fn broker_epochs_differ_though_earlier_records_wait_for_the_disk() {
+    let runtime = runtime();
+    let raft = MemoryRaft::eager();
+    let service = start(&raft, &runtime, &[]);
+    runtime.block_on(async {
+        raft.lead(1);
+        active(&service).await;
+        raft.state.lock().unwrap().is_eager = false;
+        let end = raft.state.lock().unwrap().log_end_offset;
+        let mut answers = Vec::new();
+        for id in 1..=2 {
+            let service = service.clone();
+            answers.push(tokio::spawn(async move {
+                service.register_broker(&context(), registration(id, 1)).await
+            }));
+            until(|| raft.pending() == id as usize).await;
+        }
+        raft.commit_all();
+        for (index, answer) in (0..).zip(answers) {
+            assert_eq!(answer.await.unwrap().unwrap().broker_epoch, end + index);
+        }
+    });
+}
+
+/// The same over the real raft and a real disk; then a crash and a start from what is there.
+#[test]
+fn node_over_real_raft_starts_and_starts_again_after_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let runtime = runtime();
+    {
+        let node = RealNode::start(directory.path(), &runtime, 1, true);
+        runtime.block_on(async {
+            node.serve().await;
+            let response = node
+                .service
+                .create_topics(&context(), create("foo"))
+                .await
+                .unwrap();
+            assert_eq!(response.topics[0].error_code, 0);
+            until(|| node.loader.cache().load().topics.by_name("foo").is_some()).await;
+        });
+        node.raft.shutdown();
+    }
+    let node = RealNode::start(directory.path(), &runtime, 2, false);
+    runtime.block_on(async {
+        let started = std::time::Instant::now();
+        node.serve().await;
+        // Its own crashed self is no other broker: no session has to end first.
+        assert!(
+            started.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            started.elapsed()
+        );
+        let image = node.loader.cache().image();
+        assert_eq!(image.configs.iter().count(), 1, "the cluster's minimum");
+        let response = node
+            .service
+            .create_topics(&context(), create("foo"))
+            .await
+            .unwrap();
+        assert_eq!(
+            response.topics[0].error_code,
+            ErrorCode::TopicAlreadyExists.code()
+        );
+        until(|| {
+            let image = node.loader.cache().load();
+            image
+                .topics
+                .by_name("foo")
+                .is_some_and(|topic| topic.partitions[&0].leader == 1)
+        })
+        .await;
+        node.lifecycle.controlled_shutdown().await;
+        assert_eq!(node.lifecycle.state(), BrokerState::ShuttingDown);
+    });
+    node.raft.shutdown();
+}
+
+struct RealNode {
+    raft: crate::raft::RaftClient,
+    service: ControllerService,
+    loader: MetadataLoader,
+    lifecycle: BrokerLifecycleManager,
+}
+
+impl RealNode {
+    fn start(
+        directory: &std::path::Path,
+        runtime: &tokio::runtime::Runtime,
+        incarnation: u128,
+        format: bool,
+    ) -> Self {
+        use crate::io::disk::{Disk, SystemDisk};
+        use crate::log::{LogConfig, LogManager, LogManagerConfig};
+        use crate::raft::storage::{BootstrapCheckpoint, BootstrapVoter, write_bootstrap_checkpoint};
+        let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
+        let clock: Arc<dyn crate::io::clock::Clock> = Arc::new(SystemClock::new());
+        let directory_id = directory_of(NODE);
+        let bootstrap_records = vec![
+            feature_level("metadata.version", 33),
+            feature_level("eligible.leader.replicas.version", 1),
+        ];
+        if format {
+            let checkpoint = BootstrapCheckpoint {
+                kraft_version: 1,
+                voters: Some(vec![BootstrapVoter {
+                    voter_id: NODE,
+                    voter_directory_id: directory_id,
+                    endpoints: Vec::new(),
+                }]),
+                records: bootstrap_records.clone(),
+            };
+            write_bootstrap_checkpoint(&disk, directory, &checkpoint, 1).unwrap();
+        }
+        let manager = LogManager::open(
+            LogManagerConfig::new(vec![directory.to_owned()]),
+            disk.clone(),
+            clock.clone(),
+        )
+        .unwrap();
+        let log = manager
+            .open_metadata_log(directory, LogConfig::default())
+            .unwrap();
+        let raft = crate::raft::RaftClient::start(
+            crate::raft::RaftConfig::new(NODE, directory_id, CLUSTER_ID),
+            log,
+            disk,
+            clock.clone(),
+        )
+        .unwrap();
+        let mut request = registration(NODE, incarnation);
+        request.incarnation_id = Uuid::from_u128(incarnation);
+        let service = ControllerService::start(
+            ControllerServiceConfig {
+                config: Arc::new(KafkaConfig::development_defaults().unwrap()),
+                cluster_id: CLUSTER_ID.to_owned(),
+                bootstrap_records,
+                own_broker_incarnation: Some(request.incarnation_id),
+                own_registration: Some(ControllerRegistrationRequest::default()),
+                on_fatal: Box::new(|reason| panic!("{reason}")),
+            },
+            raft.clone(),
+            clock.clone(),
+            runtime.handle(),
+        );
+        let loader = MetadataLoader::start(
+            MetadataLoaderConfig {
+                max_bytes_between_snapshots: usize::MAX,
+                max_snapshot_interval_ms: 0,
+                faults_are_fatal: true,
+                on_fatal: Box::new(|reason| panic!("{reason}")),
+            },
+            Arc::new(raft.clone()),
+            clock.clone(),
+            MetadataCache::default(),
+        )
+        .unwrap();
+        raft.register(loader.listener());
+        let lifecycle = BrokerLifecycleManager::start(
+            BrokerLifecycleConfig {
+                broker_id: NODE,
+                cluster_id: CLUSTER_ID.to_owned(),
+                incarnation_id: request.incarnation_id,
+                listeners: Vec::new(),
+                features: request.features,
+                rack: None,
+                log_dirs: request.log_dirs,
+                previous_broker_epoch: -1,
+                heartbeat_interval_ms: 2000,
+                session_timeout_ms: 9000,
+                initial_registration_timeout_ms: 60_000,
+            },
+            Arc::new(service.clone()),
+            loader.published_offset(),
+            clock,
+            runtime.handle(),
+        );
+        Self {
+            raft,
+            service,
+            loader,
+            lifecycle,
+        }
+    }
+
+    async fn serve(&self) {
+        let started = std::time::Instant::now();
+        assert!(self.lifecycle.caught_up().await);
+        self.lifecycle.set_ready_to_unfence().await;
+        assert!(self.lifecycle.unfenced().await);
+        eprintln!("from raft to unfenced: {:?}", started.elapsed());
+    }
 }
 
 #[test]

@@ -304,12 +304,17 @@ impl Worker {
         }
         let mut inputs = Inputs {
             now_ms,
-            next_write_offset: self.log.log_end_offset(),
+            next_write_offset: self.next_write_offset(),
             kraft_version: self.log.kraft_version(),
             random: &mut self.random,
         };
         let decided = (operation.run)(Ok((&mut self.shard, &mut inputs)));
         self.write(decided);
+    }
+
+    /// Behind what this controller handed over (raft may not have written it yet) and what raft wrote by itself.
+    fn next_write_offset(&self) -> i64 {
+        self.log.log_end_offset().max(self.shard.latest_offset() + 1)
     }
 
     /// Replays and appends what was decided; the reply waits for the commit.
@@ -321,7 +326,7 @@ impl Worker {
             complete,
         } = decided;
         if records.is_empty() {
-            self.shard.apply_effects(effects, self.log.log_end_offset() - 1);
+            self.shard.apply_effects(effects, self.next_write_offset() - 1);
             // What it saw may not be committed yet.
             return match (complete, self.deferred.back().map(|(offset, _)| *offset)) {
                 (None, _) => {}
