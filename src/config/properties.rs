@@ -1,7 +1,7 @@
 //! The syntax of Java's `.properties` files, as `java.util.Properties.load` reads it.
 //!
 //! A line is `key=value`, `key:value` or `key value`; `#` and `!` start comments; a backslash at the end joins the next
-//! line (without its leading white space); `\t \n \r \f`, `\uXXXX` and a backslash before any other character are escapes.
+//! line (without its leading white space); `\t \n \r \f`, `\u` with four hexadecimal digits and a backslash before any other character are escapes.
 
 use std::collections::BTreeMap;
 use std::path::Path;

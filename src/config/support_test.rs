@@ -109,3 +109,51 @@ fn keys_without_effect_warned_of_once_and_unknown_keys_by_name() {
     );
     assert!(KafkaConfig::development_defaults().unwrap().warnings().is_empty());
 }
+
+/// The code of kavka but this module and the tests.
+fn other_code() -> String {
+    fn read(dir: &std::path::Path, text: &mut String) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() && name != "config" {
+                read(&path, text);
+            } else if name.ends_with(".rs") && !name.ends_with("_test.rs") {
+                text.push_str(&std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let mut text = String::new();
+    read(
+        &std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &mut text,
+    );
+    text
+}
+
+fn reads(code: &str, field: &str) -> bool {
+    let field = format!(".{field}");
+    code.match_indices(&field).any(|(index, _)| {
+        let next = code[index + field.len()..].chars().next();
+        next.is_none_or(|next| !next.is_ascii_alphanumeric() && next != '_' && next != '(')
+    })
+}
+
+/// The warning at start tells the truth: what the code reads is never said to be without effect.
+#[test]
+fn keys_that_the_code_reads_are_listed_as_acted_on() {
+    let code = other_code();
+    let mut read = 0;
+    for field in super::super::kafka_config::FIELD_NAMES
+        .iter()
+        .filter(|field| reads(&code, field))
+    {
+        let key = super::super::kafka_config::key_of_field(field);
+        assert!(
+            ACTED_ON.contains(&key.as_str()),
+            "{key} is read, but not in ACTED_ON"
+        );
+        read += 1;
+    }
+    assert!(read > 20, "only {read} fields are read at all");
+}
