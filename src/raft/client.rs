@@ -12,6 +12,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::config::RaftConfig;
 use super::driver::{Command, Driver, Request};
 use super::metadata_log::{MetadataLog, Retention};
 use super::node::{LogView, NodeConfig, RaftNode};
@@ -35,42 +36,6 @@ use crate::protocol::ErrorCode;
 const PENDING_BYTES_MAX: usize = 10 * MAX_BATCH_SIZE_BYTES;
 /// Requests that may wait for the raft thread.
 const COMMANDS_MAX: usize = 4096;
-
-/// How raft runs on this node. Names are those of the properties.
-#[derive(Debug, Clone)]
-pub struct RaftConfig {
-    pub node_id: i32,
-    /// `directory.id` of the metadata log dir.
-    pub directory_id: Uuid,
-    pub cluster_id: String,
-    /// Advertised controller listeners; empty on a node that is a broker only.
-    pub listeners: Vec<Endpoint>,
-    /// `controller.quorum.voters`; empty with a dynamic quorum.
-    pub static_voters: Vec<(i32, Endpoint)>,
-    pub election_timeout_ms: i64,
-    pub fetch_timeout_ms: i64,
-    pub election_backoff_max_ms: i64,
-    pub metadata_max_retention_bytes: i64,
-    pub metadata_max_retention_ms: i64,
-}
-
-impl RaftConfig {
-    /// Kafka's defaults for all but who and where this node is.
-    pub fn new(node_id: i32, directory_id: Uuid, cluster_id: impl Into<String>) -> Self {
-        Self {
-            node_id,
-            directory_id,
-            cluster_id: cluster_id.into(),
-            listeners: Vec::new(),
-            static_voters: Vec::new(),
-            election_timeout_ms: 1000,
-            fetch_timeout_ms: 2000,
-            election_backoff_max_ms: 1000,
-            metadata_max_retention_bytes: 100 * 1024 * 1024,
-            metadata_max_retention_ms: 7 * 24 * 3_600_000,
-        }
-    }
-}
 
 /// What the raft thread lets others see.
 pub(super) struct Published {

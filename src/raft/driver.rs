@@ -17,11 +17,12 @@ use super::client::{Published, Shared};
 use super::metadata_log::Retention;
 use super::node::{Input, LogView, Now, Output, RaftNode, Token};
 use super::quorum_state_file::QuorumStateFile;
+use super::records::{self, MAX_BATCH_SIZE_BYTES};
 use super::rpc::{
     Answer, BeginQuorumEpochRequest, EndQuorumEpochRequest, MetadataFetch, SnapshotFetch, VoteRequest,
 };
 use super::state::ElectionState;
-use super::{CommittedBatch, LeaderAndEpoch, RaftError, RaftListener, records};
+use super::{CommittedBatch, LeaderAndEpoch, RaftError, RaftListener};
 
 /// Snapshots are looked through for retention so often (Kafka's fixed period).
 const CLEAN_PERIOD_MS: i64 = 60_000;
@@ -304,10 +305,9 @@ impl Driver {
         });
     }
 
-    /// Writes what waits, in one go, and commits it with one fsync.
+    /// Writes what waits and commits it with one fsync.
     fn append_and_commit(&mut self) -> Result<(), RaftError> {
-        let pending = self.shared.take_pending();
-        if let Some((bytes, end_offset)) = concatenate(pending) {
+        for (bytes, end_offset) in grouped(self.shared.take_pending(), MAX_BATCH_SIZE_BYTES) {
             self.shared.log.append(&bytes)?;
             self.step(Input::Appended { end_offset })?;
         }
@@ -390,14 +390,27 @@ impl Driver {
     }
 }
 
-fn concatenate(pending: Vec<(Bytes, i64)>) -> Option<(Bytes, i64)> {
-    let end_offset = pending.last()?.1;
-    if pending.len() == 1 {
-        return pending.into_iter().next();
+/// Batches joined for as few writes as can be, none larger than a segment may be.
+fn grouped(pending: Vec<(Bytes, i64)>, max_bytes: usize) -> Vec<(Bytes, i64)> {
+    let mut groups: Vec<(Bytes, i64)> = Vec::new();
+    let mut joined = BytesMut::new();
+    let mut batches = pending.into_iter().peekable();
+    while let Some((batch, end_offset)) = batches.next() {
+        let next_fits = batches
+            .peek()
+            .is_some_and(|(next, _)| joined.len() + batch.len() + next.len() <= max_bytes);
+        if joined.is_empty() && !next_fits {
+            groups.push((batch, end_offset));
+        } else {
+            joined.extend_from_slice(&batch);
+            if !next_fits {
+                groups.push((joined.split().freeze(), end_offset));
+            }
+        }
     }
-    let mut all = BytesMut::with_capacity(pending.iter().map(|(bytes, _)| bytes.len()).sum());
-    for (bytes, _) in &pending {
-        all.extend_from_slice(bytes);
-    }
-    Some((all.freeze(), end_offset))
+    groups
 }
+
+#[cfg(test)]
+#[path = "driver_test.rs"]
+mod driver_test;

@@ -16,6 +16,7 @@
 //! raft thread: nothing is committed after it, and every listener is told.
 
 mod client;
+mod config;
 mod control;
 mod driver;
 mod error;
@@ -33,7 +34,8 @@ pub mod storage;
 mod types;
 mod voters;
 
-pub use client::{FetchReply, RaftClient, RaftConfig, SnapshotReply};
+pub use client::{FetchReply, RaftClient, SnapshotReply};
+pub use config::{RaftConfig, metadata_log_config};
 pub use error::RaftError;
 pub use listener::{CommittedBatch, RaftListener, SnapshotContents};
 pub use types::{
