@@ -10,7 +10,6 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 use super::config::RaftConfig;
 use super::driver::{Command, Driver, Request};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::*;
 use crate::io::clock::SystemClock;
