@@ -1,0 +1,163 @@
+//! Commands that set the scene: topics, the first record after a start, idle connections.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::batch::{self, Codec};
+use crate::wire::{self, Answer, Request};
+use crate::{Arguments, now_ns};
+
+const TOPIC_ALREADY_EXISTS: i16 = 36;
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
+
+fn connect_to(address: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect(address).with_context(|| address.to_string())?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(CALL_TIMEOUT))?;
+    Ok(stream)
+}
+
+fn create_topics(stream: &mut TcpStream, names: &[String], partitions: i32) -> Result<()> {
+    let mut request = Request::new(wire::CREATE_TOPICS, 4);
+    request.i32(names.len() as i32);
+    for name in names {
+        request
+            .string(name.as_bytes())
+            .i32(partitions)
+            .i16(1)
+            .i32(0)
+            .i32(0);
+    }
+    request.i32(60_000).i8(0);
+    let answer = wire::call(stream, &request.frame(0))?;
+    let mut answer = Answer::new(&answer);
+    answer.i32()?; // throttle
+    for _ in 0..answer.i32()? {
+        let name = String::from_utf8_lossy(answer.string()?).into_owned();
+        let error = answer.i16()?;
+        let message = String::from_utf8_lossy(answer.string()?).into_owned();
+        if error != 0 && error != TOPIC_ALREADY_EXISTS {
+            bail!("topic {name}: error {error} {message}");
+        }
+    }
+    Ok(())
+}
+
+/// How many partitions of the topics have a leader, as the broker tells it.
+fn led_partitions(stream: &mut TcpStream, names: &[String]) -> Result<usize> {
+    let mut request = Request::new(wire::METADATA, 4);
+    request.i32(names.len() as i32);
+    for name in names {
+        request.string(name.as_bytes());
+    }
+    request.i8(0);
+    let answer = wire::call(stream, &request.frame(0))?;
+    let mut answer = Answer::new(&answer);
+    answer.i32()?; // throttle
+    for _ in 0..answer.i32()? {
+        answer.i32()?;
+        answer.string()?;
+        answer.i32()?;
+        answer.string()?;
+    }
+    answer.string()?;
+    answer.i32()?;
+    let mut led = 0;
+    for _ in 0..answer.i32()? {
+        answer.i16()?;
+        answer.string()?;
+        answer.take(1)?;
+        for _ in 0..answer.i32()? {
+            let error = answer.i16()?;
+            answer.i32()?;
+            let leader = answer.i32()?;
+            for _ in 0..2 {
+                let nodes = answer.i32()?;
+                answer.take(4 * nodes.max(0) as usize)?;
+            }
+            led += usize::from(error == 0 && leader >= 0);
+        }
+    }
+    Ok(led)
+}
+
+/// Creates topics in batches and waits until every partition has a leader.
+pub fn create(mut arguments: Arguments) -> Result<()> {
+    let address = arguments.address()?;
+    let topic: String = arguments.require("topic")?;
+    let topics: usize = arguments.get("topics", 1)?;
+    let partitions: i32 = arguments.get("partitions", 1)?;
+    let batch: usize = arguments.get("batch", 10)?;
+    arguments.finish()?;
+    let start = Instant::now();
+    let mut stream = connect_to(address)?;
+    let names: Vec<String> = match topics {
+        1 => vec![topic],
+        _ => (0..topics).map(|index| format!("{topic}-{index}")).collect(),
+    };
+    for names in names.chunks(batch) {
+        create_topics(&mut stream, names, partitions)?;
+        while led_partitions(&mut stream, names)? < names.len() * partitions as usize {
+            if start.elapsed() > CALL_TIMEOUT {
+                bail!("partitions without a leader after {CALL_TIMEOUT:?}");
+            }
+            sleep(Duration::from_millis(5));
+        }
+    }
+    println!("{{\"seconds\":{:.3}}}", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn try_first(address: SocketAddr, topic: &str, batch: &[u8]) -> Result<()> {
+    let mut stream = connect_to(address)?;
+    create_topics(&mut stream, &[topic.to_string()], 1)?;
+    loop {
+        let mut frame = wire::produce_head(topic, 0, 1, batch.len());
+        frame.extend_from_slice(batch);
+        let answer = wire::call(&mut stream, &frame)?;
+        if wire::read_i16(&answer, wire::produce_error_at(topic)) == 0 {
+            return Ok(());
+        }
+        sleep(Duration::from_micros(500));
+    }
+}
+
+/// Tries until a record is acknowledged: what a user waits for after a start.
+pub fn first(mut arguments: Arguments) -> Result<()> {
+    let address = arguments.address()?;
+    let topic: String = arguments.require("topic")?;
+    let timeout_s: u64 = arguments.get("timeout", 60)?;
+    arguments.finish()?;
+    let batch = batch::build(Codec::None, 1, 100)?;
+    println!("ready");
+    let start = Instant::now();
+    while let Err(error) = try_first(address, &topic, &batch) {
+        if start.elapsed().as_secs() > timeout_s {
+            return Err(error);
+        }
+        sleep(Duration::from_micros(500));
+    }
+    println!("{{\"acknowledged_ns\":{}}}", now_ns());
+    Ok(())
+}
+
+/// Opens connections, each proved by an answer, and holds them.
+pub fn connect(mut arguments: Arguments) -> Result<()> {
+    let address = arguments.address()?;
+    let count: usize = arguments.require("connections")?;
+    arguments.finish()?;
+    let start = Instant::now();
+    let mut held = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut stream = connect_to(address)?;
+        wire::call(&mut stream, &Request::new(wire::API_VERSIONS, 0).frame(0))?;
+        held.push(stream);
+    }
+    println!("{{\"seconds\":{:.3}}}", start.elapsed().as_secs_f64());
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}
