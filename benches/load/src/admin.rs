@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::batch::{self, Codec};
-use crate::wire::{self, Answer, Request};
+use crate::wire::{self, Answer, FetchLimits, Request};
 use crate::{Arguments, now_ns};
 
 const TOPIC_ALREADY_EXISTS: i16 = 36;
@@ -85,7 +85,31 @@ fn led_partitions(stream: &mut TcpStream, names: &[String]) -> Result<usize> {
     Ok(led)
 }
 
-/// Creates topics in batches and waits until every partition has a leader.
+/// Whether every partition of the topic answers a Fetch: metadata tells of a leader before it has become one.
+fn all_answer(stream: &mut TcpStream, topic: &str, partitions: i32) -> Result<bool> {
+    let limits = FetchLimits {
+        max_wait_ms: 0,
+        min_bytes: 0,
+        max_bytes: 1,
+        partition_max_bytes: 1,
+    };
+    let asked: Vec<(i32, i64)> = (0..partitions).map(|partition| (partition, 0)).collect();
+    let answer = wire::call(stream, &wire::fetch(topic, &asked, &limits))?;
+    let mut answer = Answer::new(&answer);
+    answer.take(wire::fetch_answer_head(topic) - 4)?;
+    for _ in 0..partitions {
+        answer.i32()?;
+        if answer.i16()? != 0 {
+            return Ok(false);
+        }
+        answer.take(3 * 8 + 4 + 4)?;
+        let records = answer.i32()?;
+        answer.take(records.max(0) as usize)?;
+    }
+    Ok(true)
+}
+
+/// Creates topics in batches and waits until every partition answers.
 pub fn create(mut arguments: Arguments) -> Result<()> {
     let address = arguments.address()?;
     let topic: String = arguments.require("topic")?;
@@ -101,11 +125,20 @@ pub fn create(mut arguments: Arguments) -> Result<()> {
     };
     for names in names.chunks(batch) {
         create_topics(&mut stream, names, partitions)?;
-        while led_partitions(&mut stream, names)? < names.len() * partitions as usize {
-            if start.elapsed() > CALL_TIMEOUT {
-                bail!("partitions without a leader after {CALL_TIMEOUT:?}");
+        let wait = || match start.elapsed() > CALL_TIMEOUT {
+            true => bail!("partitions without a leader after {CALL_TIMEOUT:?}"),
+            false => {
+                sleep(Duration::from_millis(5));
+                Ok(())
             }
-            sleep(Duration::from_millis(5));
+        };
+        while led_partitions(&mut stream, names)? < names.len() * partitions as usize {
+            wait()?;
+        }
+        for name in names {
+            while !all_answer(&mut stream, name, partitions)? {
+                wait()?;
+            }
         }
     }
     println!("{{\"seconds\":{:.3}}}", start.elapsed().as_secs_f64());

@@ -9,7 +9,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::net::SendFlags;
@@ -31,6 +32,9 @@ struct Partition {
 struct Store {
     directory: PathBuf,
     partitions: Vec<OnceLock<Partition>>,
+    /// Wakes fetches that found nothing.
+    waiting: Mutex<usize>,
+    produced: Condvar,
 }
 
 impl Store {
@@ -61,6 +65,8 @@ pub fn serve(mut arguments: Arguments) -> Result<()> {
     let store = Arc::new(Store {
         directory,
         partitions: (0..PARTITIONS_MAX).map(|_| OnceLock::new()).collect(),
+        waiting: Mutex::new(0),
+        produced: Condvar::new(),
     });
     for stream in TcpListener::bind(address)?.incoming() {
         let store = Arc::clone(&store);
@@ -115,6 +121,9 @@ fn produce(stream: &mut TcpStream, store: &Store, frame: &[u8]) -> Result<()> {
     partition.batch_bytes.store(batch.len() as u64, Ordering::Relaxed);
     partition.batch_records.store(records, Ordering::Relaxed);
     let before = partition.bytes.fetch_add(batch.len() as u64, Ordering::AcqRel);
+    if *store.waiting.lock().unwrap_or_else(PoisonError::into_inner) > 0 {
+        store.produced.notify_all();
+    }
     if acks == 0 {
         return Ok(());
     }
@@ -173,9 +182,27 @@ fn fetch(stream: &mut TcpStream, store: &Store, frame: &[u8]) -> Result<()> {
     let name_at = body_at(frame) + 29;
     let asked_at = name_at + 2 + read_i16(frame, name_at) as usize + 4;
     let asked = read_i32(frame, asked_at - 4) as usize;
-    let parts = (0..asked)
-        .map(|index| part(store, &frame[asked_at + index * FETCH_PARTITION..]))
-        .collect::<Result<Vec<Part>>>()?;
+    let look = || {
+        (0..asked)
+            .map(|index| part(store, &frame[asked_at + index * FETCH_PARTITION..]))
+            .collect::<Result<Vec<Part>>>()
+    };
+    let mut parts = look()?;
+    if parts.iter().all(|part| part.count == 0) {
+        let mut waiting = store.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        *waiting += 1;
+        // Looked at again under the lock that the producer takes after its write: nothing is slept through.
+        parts = look()?;
+        if parts.iter().all(|part| part.count == 0) {
+            let max_wait = Duration::from_millis(read_i32(frame, body_at(frame) + 4) as u64);
+            waiting = match store.produced.wait_timeout(waiting, max_wait) {
+                Ok((guard, _)) => guard,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+            parts = look()?;
+        }
+        *waiting -= 1;
+    }
     let mut head = vec![0; 4];
     head.extend_from_slice(&frame[4..8]); // correlation id
     head.extend_from_slice(&[0; 10]);

@@ -61,8 +61,6 @@ enum Step {
     },
     Drop {
         left: i32,
-        partition: i32,
-        records: usize,
         drop: usize,
     },
     AnswerEnd,
@@ -197,46 +195,28 @@ impl Consumer {
                     None => return Ok(()),
                 },
                 Step::Batch { left, records: 0, .. } => Step::Partition { left },
+                Step::Batch { left, records, .. } if records < BATCH_HEADER => {
+                    Step::Drop { left, drop: records }
+                }
                 Step::Batch {
                     left,
                     partition,
                     records,
-                } if records < BATCH_HEADER => Step::Drop {
-                    left,
-                    partition,
-                    records: 0,
-                    drop: records,
-                },
-                Step::Batch {
-                    left,
-                    partition,
-                    records,
-                } => match self.look_at_batch(left, partition, records, timings) {
+                } => match self.look_at_batch(left, partition, records, timings)? {
                     Some(step) => step,
                     None => return Ok(()),
                 },
-                Step::Drop {
-                    left,
-                    partition,
-                    records,
-                    drop,
-                } => {
+                Step::Drop { left, drop } => {
                     let here = drop.min(self.filled - self.at);
                     self.at += here;
                     if here < drop {
                         self.step = Step::Drop {
                             left,
-                            partition,
-                            records,
                             drop: drop - here,
                         };
                         return Ok(());
                     }
-                    Step::Batch {
-                        left,
-                        partition,
-                        records,
-                    }
+                    Step::Partition { left }
                 }
                 Step::AnswerEnd => {
                     if self.answer_left != 0 || self.at != self.filled {
@@ -272,35 +252,37 @@ impl Consumer {
         }))
     }
 
+    /// The generator's batches all have one size: the first tells how many a partition's records hold.
     fn look_at_batch(
         &mut self,
         left: i32,
         partition: i32,
         records: usize,
         timings: &mut Timings,
-    ) -> Option<Step> {
-        let bytes = self.take(BATCH_HEADER)?;
+    ) -> Result<Option<Step>> {
+        let Some(bytes) = self.take(BATCH_HEADER) else {
+            return Ok(None);
+        };
         let size = 12 + read_i32(bytes, 8) as usize;
-        let count = read_i32(bytes, BATCH_HEADER - 4);
-        if size > records {
-            // A batch cut by the limit of bytes: asked for again.
-            return Some(Step::Drop {
-                left,
-                partition,
-                records: 0,
-                drop: records - BATCH_HEADER,
-            });
+        let count = i64::from(read_i32(bytes, BATCH_HEADER - 4));
+        // The bare program leaves the producer's 0 there.
+        let base_offset = read_i64(bytes, 0);
+        // A batch cut by the limit of bytes counts nothing, and is asked for again.
+        let batches = records / size;
+        let offset = &mut self.offsets[partition as usize];
+        if batches > 0 && base_offset != 0 && base_offset != *offset {
+            bail!("partition {partition}: offset {base_offset} where {offset} was due");
         }
-        let base_offset = self.offsets[partition as usize];
-        self.offsets[partition as usize] += i64::from(count);
-        self.records += count as u64;
-        self.record_bytes += size as u64;
-        timings.arrived(partition, base_offset, now_ns());
-        Some(Step::Drop {
+        let now = now_ns();
+        for _ in 0..batches {
+            timings.arrived(partition, *offset, now);
+            *offset += count;
+        }
+        self.records += batches as u64 * count as u64;
+        self.record_bytes += (batches * size) as u64;
+        Ok(Some(Step::Drop {
             left,
-            partition,
-            records: records - size,
-            drop: size - BATCH_HEADER,
-        })
+            drop: records - BATCH_HEADER,
+        }))
     }
 }

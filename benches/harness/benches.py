@@ -1,0 +1,300 @@
+"""The benches: each a function of one round on one system, registered by name.
+
+All sizes are of record values (1 GB = 10^9 bytes); CPU is the broker process's own, user and system.
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import servers
+
+BENCHES = {}
+GB = 1e9
+MB = 1_000_000
+
+
+class Bench:
+    def __init__(self, name, function, rounds, systems):
+        self.name, self.function, self.rounds, self.systems = name, function, rounds, systems
+
+
+def bench(name, rounds=5, systems=("apache", "kavka", "bare")):
+    def register(function):
+        BENCHES[name] = Bench(name, function, rounds, systems)
+        return function
+    return register
+
+
+class Round:
+    """What a bench function gets beside the system: where its figures go, and how large it may be."""
+
+    def __init__(self, figures, bench_name, system, scale):
+        self.figures, self.bench_name, self.system, self.scale = figures, bench_name, system, scale
+
+    def lower(self, figure, unit, value):
+        self.figures.add(self.bench_name, figure, unit, "lower", self.system.kind, value)
+
+    def higher(self, figure, unit, value):
+        self.figures.add(self.bench_name, figure, unit, "higher", self.system.kind, value)
+
+    def bytes(self, megabytes):
+        return int(megabytes * MB * self.scale)
+
+    def seconds(self, seconds):
+        return max(2.0, seconds * self.scale)
+
+
+def warm_megabytes(system, megabytes):
+    """A JVM needs work before it is at its best; the others only their first pages."""
+    return megabytes if system.kind == "apache" else megabytes / 5
+
+
+def produce(round, system, label, megabytes, warm_up=0, **options):
+    """Closed loop; CPU for a GB and throughput."""
+    partitions = options.setdefault("partitions", 6)
+    options.setdefault("producers", 4)
+    topic = options.pop("topic", None) or system.topic(partitions)
+    if warm_up:
+        system.load("run", topic=topic, bytes=round.bytes(warm_megabytes(system, warm_up)), **options)
+    done = system.load("run", topic=topic, bytes=round.bytes(megabytes), **options)
+    size = done["produced_bytes"]
+    round.lower(f"produce {label}: CPU", "s/GB", done["broker_cpu_seconds"] / (size / GB))
+    round.higher(f"produce {label}: throughput", "MB/s", size / MB / done["seconds"])
+    return topic
+
+
+def fetch(round, system, label, topic, megabytes, warm_up=0, **options):
+    options.setdefault("partitions", 6)
+    options.setdefault("consumers", 1)
+    if warm_up:
+        system.load("run", topic=topic, bytes=round.bytes(warm_megabytes(system, warm_up)), **options)
+    done = system.load("run", topic=topic, bytes=round.bytes(megabytes), **options)
+    size = done["fetched_bytes"]
+    round.lower(f"fetch {label}: CPU", "s/GB", done["broker_cpu_seconds"] / (size / GB))
+    round.higher(f"fetch {label}: throughput", "MB/s", size / MB / done["seconds"])
+
+
+def first_record(system, spawn):
+    """Milliseconds from the exec of the broker to its first acknowledged record."""
+    waiter = subprocess.Popen(system.load_command("first", topic="first", timeout=120), stdout=subprocess.PIPE,
+                              text=True)
+    try:
+        waiter.stdout.readline()  # ready
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        spawn()
+        answer = waiter.communicate(timeout=150)[0]
+    finally:
+        waiter.kill()
+        waiter.wait()
+    if waiter.returncode != 0:
+        raise RuntimeError(f"{system.kind}: no record acknowledged after the start\n{system.log_tail()}")
+    return (json.loads(answer)["acknowledged_ns"] - before) / 1e6
+
+
+def binary_mib(system):
+    if system.kind == "kavka":
+        return servers.kavka_binary().stat().st_size / 2**20
+    return sum(jar.stat().st_size for jar in servers.apache_libs().glob("*.jar")) / 2**20
+
+
+@bench("startup", systems=("apache", "kavka"))
+def startup(round, system):
+    elapsed = first_record(system, system.spawn)
+    round.lower("start to first acknowledged record", "ms", elapsed)
+    round.lower("start: CPU", "s", system.cpu_seconds())
+    time.sleep(3)
+    before = system.cpu_seconds()
+    time.sleep(3)
+    round.lower("idle: CPU", "% of a core", (system.cpu_seconds() - before) / 3 * 100)
+    resident, proportional = system.memory_mib()
+    round.lower("idle: resident memory", "MiB", resident)
+    round.lower("idle: proportional memory", "MiB", proportional)
+    round.lower("program (jars without the JVM)", "MiB", binary_mib(system))
+    if system.kind == "kavka":
+        system.stop()
+        system.fresh(formatted=False)
+        command = system.unformatted_command()
+        round.lower("start, not formatted before, to first record", "ms",
+                    first_record(system, lambda: system.spawn(command)))
+
+
+@bench("produce")
+def bench_produce(round, system):
+    produce(round, system, "1 KiB", 1000, warm_up=800)
+    produce(round, system, "100 B", 300, warm_up=150, record_size=100)
+    produce(round, system, "1 KiB, batches of 256 KiB", 1500, warm_up=200, batch_records=256)
+
+
+@bench("fetch")
+def bench_fetch(round, system):
+    topic = system.topic(6)
+    system.load("run", topic=topic, producers=4, partitions=6, bytes=round.bytes(600))
+    fetch(round, system, "1 KiB", topic, 6000, warm_up=4000)
+    fetch(round, system, "1 KiB, 10 consumers", topic, 8000, consumers=10)
+    fetch(round, system, "1 KiB, 64 KiB a partition", topic, 3000, warm_up=500, partition_max_bytes=65536)
+
+
+@bench("fanout")
+def fanout(round, system):
+    """One producer, ten consumers that follow the tail."""
+    topic = system.topic(6)
+    options = {"topic": topic, "producers": 1, "consumers": 10, "partitions": 6}
+    system.load("run", bytes=round.bytes(warm_megabytes(system, 150)), **options)
+    done = system.load("run", bytes=round.bytes(200), **options)
+    fetched = done["fetched_bytes"]
+    round.lower("tail, as fast as it goes: CPU for a GB fetched", "s/GB", done["broker_cpu_seconds"] / (fetched / GB))
+    round.higher("tail, as fast as it goes: fetched", "MB/s", fetched / MB / done["seconds"])
+    options["topic"] = system.topic(6)  # the bare program wants batches of one size
+    done = system.load("run", rate=100, batch_records=160, seconds=round.seconds(5), **options)
+    fetched = done["fetched_bytes"]
+    round.lower("tail at 16 MB/s: CPU for a GB fetched", "s/GB", done["broker_cpu_seconds"] / (fetched / GB))
+    round.lower("tail at 16 MB/s: end to end p50", "us", done["end_to_end_us"]["p50"])
+    round.lower("tail at 16 MB/s: end to end p99", "us", done["end_to_end_us"]["p99"])
+
+
+@bench("latency")
+def latency(round, system):
+    """A fixed rate (open loop, corrected) that Kafka holds with about half a core."""
+    topic = system.topic(6)
+    options = {"topic": topic, "producers": 8, "consumers": 1, "partitions": 6, "batch_records": 4,
+               "rate": LATENCY_RATE}
+    system.load("run", seconds=round.seconds(8 if system.kind == "apache" else 2), **options)
+    done = system.load("run", seconds=round.seconds(8), skip_ms=500, **options)
+    round.lower("broker cores used", "cores", done["broker_cpu_seconds"] / done["seconds"])
+    for name, key in (("produce", "produce_us"), ("end to end", "end_to_end_us")):
+        for shown, quantile in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999")):
+            round.lower(f"{name} {shown}", "us", done[key][quantile])
+
+
+LATENCY_RATE = 2000
+
+
+@bench("connections", rounds=3, systems=("apache", "kavka"))
+def connections(round, system):
+    """Memory of idle connections."""
+    count = int(5000 * min(1, round.scale))
+    time.sleep(1)
+    before = system.memory_mib()[0]
+    holder = subprocess.Popen(system.load_command("connect", connections=count), stdout=subprocess.PIPE,
+                              stdin=subprocess.PIPE, text=True)
+    try:
+        seconds = json.loads(holder.stdout.readline())["seconds"]
+        time.sleep(1)
+        after = system.memory_mib()[0]
+        cpu = system.cpu_seconds()
+        time.sleep(2)
+        round.lower(f"{count} idle connections: CPU", "% of a core", (system.cpu_seconds() - cpu) / 2 * 100)
+    finally:
+        holder.kill()
+        holder.communicate()
+    round.lower(f"{count} idle connections: memory more", "MiB", after - before)
+    round.higher("connections accepted", "1/s", count / seconds)
+
+
+@bench("partitions", rounds=3, systems=("apache", "kavka"))
+def partitions(round, system):
+    """Ten thousand partitions: their creation, memory, idle CPU, and the start after a kill -9."""
+    topics = max(1, int(10 * min(1, round.scale)))
+    count = topics * 1000
+    done = system.load("create", topic="many", topics=topics, partitions=1000, batch=1)
+    round.lower(f"{count} partitions: created in", "s", done["seconds"])
+    time.sleep(3)
+    round.lower(f"{count} partitions: resident memory", "MiB", system.memory_mib()[0])
+    cpu = system.cpu_seconds()
+    time.sleep(3)
+    round.lower(f"{count} partitions: idle CPU", "% of a core", (system.cpu_seconds() - cpu) / 3 * 100)
+    system.stop(signal.SIGKILL)
+    round.lower(f"{count} partitions: start after kill -9", "ms", first_record(system, system.spawn))
+
+
+@bench("sizes", rounds=3)
+def sizes(round, system):
+    for label, size, megabytes in (("10 B", 10, 60), ("100 B", 100, 250), ("1 KiB", 1024, 500),
+                                   ("100 KiB", 102_400, 1000)):
+        topic = produce(round, system, label, megabytes, warm_up=megabytes / 2, record_size=size)
+        fetch(round, system, label, topic, megabytes * 4, warm_up=megabytes, record_size=size)
+
+
+@bench("compression", rounds=3)
+def compression(round, system):
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        produce(round, system, codec, 300, warm_up=150, compression=codec)
+
+
+@bench("acks", rounds=3)
+def acks(round, system):
+    for value in (0, 1, -1):
+        produce(round, system, f"acks={'all' if value == -1 else value}", 400, warm_up=200, acks=value)
+
+
+@bench("by-partitions", rounds=3)
+def by_partitions(round, system):
+    for count in (1, 6, 100, 1000):
+        produce(round, system, f"{count} partitions", 400, warm_up=200, partitions=count)
+
+
+@bench("by-connections", rounds=3)
+def by_connections(round, system):
+    for count in (1, 50, 1000):
+        produce(round, system, f"{count} connections", 400, warm_up=200, producers=count)
+
+
+def tool(main_class, *arguments):
+    done = subprocess.run(servers.java_command(main_class, *arguments, heap="512m"), capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{main_class}: {done.stdout[-600:]}{done.stderr[-600:]}")
+    return done.stdout
+
+
+@bench("tools", rounds=3, systems=("apache", "kavka"))
+def tools(round, system):
+    """The stock tools: on a small machine the Java clients are the limit, the broker's CPU is the figure."""
+    topic = system.topic(6)
+    records = int(600_000 * round.scale)
+    size = records * 1024
+    bootstrap = f"bootstrap.servers={system.address}"
+    for name, count in (("warm-up", records // 3), ("measured", records)):
+        cpu = system.cpu_seconds()
+        text = tool("org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--num-records", count,
+                    "--record-size", 1024, "--throughput", -1, "--producer-props", bootstrap)
+        cpu = system.cpu_seconds() - cpu
+    last = text.strip().splitlines()[-1]
+    round.lower("kafka-producer-perf-test: CPU", "s/GB", cpu / (size / GB))
+    round.higher("kafka-producer-perf-test: throughput", "MB/s", float(re.search(r"\(([\d.]+) MB/sec\)", last)[1]))
+    round.lower("kafka-producer-perf-test: p99", "ms", float(re.search(r"([\d.]+) ms 99th", last)[1]))
+    cpu = system.cpu_seconds()
+    text = tool("org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", system.address, "--topic", topic,
+                "--num-records", records)
+    cpu = system.cpu_seconds() - cpu
+    columns = dict(zip(*([cell.strip() for cell in line.split(",")] for line in text.strip().splitlines()[-2:])))
+    round.lower("kafka-consumer-perf-test: CPU", "s/GB", cpu / (size / GB))
+    round.higher("kafka-consumer-perf-test: throughput", "MB/s",
+                 float(columns.get("fetch.MB.sec") or columns["MB.sec"]))
+    text = tool("org.apache.kafka.tools.EndToEndLatency", "--bootstrap-server", system.address, "--topic",
+                system.topic(1), "--num-records", int(3000 * min(1, round.scale)) or 500, "--producer-acks", "1",
+                "--record-size", 1024)
+    round.lower("kafka-e2e-latency: mean", "ms", float(re.search(r"Avg latency: ([\d.]+)", text)[1]))
+    round.lower("kafka-e2e-latency: p99", "ms", float(re.search(r"99th - ([\d.]+)", text)[1]))
+
+
+@bench("cold", rounds=3)
+def cold(round, system):
+    """Reads from the disk, the page cache dropped before."""
+    topic = system.topic(6)
+    system.load("run", topic=topic, producers=4, partitions=6, bytes=round.bytes(1000))
+    if not drop_page_cache():
+        return
+    fetch(round, system, "1 KiB from disk", topic, 1000)
+
+
+def drop_page_cache():
+    os.sync()
+    try:
+        pathlib.Path("/proc/sys/vm/drop_caches").write_text("1\n")
+        return True
+    except OSError:
+        return False
