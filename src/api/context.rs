@@ -5,6 +5,9 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::watch;
 
 use super::auto_topic_creation::AutoTopicCreation;
 use crate::config::KafkaConfig;
@@ -28,8 +31,27 @@ pub struct Broker {
     pub replica_manager: Arc<ReplicaManager>,
     pub producer_ids: Arc<ProducerIdManager>,
     pub group_coordinator: Arc<GroupCoordinatorService>,
+    /// The last metadata offset that this node's broker has acted on.
+    pub published_offset: watch::Receiver<i64>,
     /// Starts empty: `Default`.
     pub auto_topic_creation: AutoTopicCreation,
+}
+
+/// How long an answer waits for this node's own broker to see what the controller has committed.
+const PUBLISHED_WAIT_MAX: Duration = Duration::from_secs(5);
+
+impl Broker {
+    /// Waits until this node's broker acts on all that is committed now. Kafka answers a creation before its broker has heard of the
+    /// topic, and clients that use it at once see UNKNOWN_TOPIC_OR_PARTITION; with controller and broker in one process that need not be.
+    pub async fn wait_until_published(&self) {
+        let Some(high_watermark) = self.raft.high_watermark() else {
+            return;
+        };
+        let mut published = self.published_offset.clone();
+        let seen = published.wait_for(|offset| *offset >= high_watermark - 1);
+        // A loader that is behind for so long has said why; the answer is true all the same.
+        let _ = tokio::time::timeout(PUBLISHED_WAIT_MAX, seen).await;
+    }
 }
 
 /// Which requests a listener serves.

@@ -19,6 +19,7 @@ pub async fn handle(
         .controller
         .create_partitions(&asker, request)
         .await?;
+    context.broker.wait_until_published().await;
     Ok(Reply::Value(response))
 }
 

@@ -15,6 +15,7 @@ pub async fn handle(
 ) -> Result<Reply<CreateTopicsResponse>, ApiError> {
     let asker = context.for_controller(request.timeout_ms);
     let response = context.broker.controller.create_topics(&asker, request).await?;
+    context.broker.wait_until_published().await;
     Ok(Reply::Value(response))
 }
 

@@ -149,6 +149,7 @@ impl Components {
             raft: raft.clone(),
             controller: controller.clone(),
             replica_manager: replica_manager.clone(),
+            published_offset: loader.published_offset(),
             auto_topic_creation: Default::default(),
             group_coordinator: group_coordinator.clone(),
             producer_ids: ProducerIdManager::new(Arc::new(allocator), clock.clone()),
