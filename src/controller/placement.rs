@@ -14,16 +14,6 @@ pub trait ControllerRandom {
     fn next_u128(&mut self) -> u128;
 }
 
-impl ControllerRandom for fastrand::Rng {
-    fn next_below(&mut self, bound: usize) -> usize {
-        self.usize(0..bound)
-    }
-
-    fn next_u128(&mut self) -> u128 {
-        self.u128(..)
-    }
-}
-
 /// A broker that may carry new replicas: registered, not shutting down, not all directories cordoned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsableBroker {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
+use super::placement::ControllerRandom;
 use super::service::{Complete, ControllerLog, Decided, Operation};
 use super::shard::{Inputs, MAX_RECORDS_PER_BATCH, Outcome, Shard};
 use crate::io::clock::Clock;
@@ -438,6 +439,16 @@ impl Worker {
             self.shard.unclean_elections(ELECTIONS_PER_RUN_MAX, &mut records);
             self.write(Decided::unattended(Outcome::of(records, ())));
         }
+    }
+}
+
+impl ControllerRandom for fastrand::Rng {
+    fn next_below(&mut self, bound: usize) -> usize {
+        self.usize(0..bound)
+    }
+
+    fn next_u128(&mut self) -> u128 {
+        self.u128(..)
     }
 }
 
