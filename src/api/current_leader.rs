@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::RequestContext;
-use crate::metadata::{MetadataImage, NO_LEADER};
+use crate::metadata::{MetadataCache, NO_LEADER};
 use crate::protocol::StrBytes;
 use crate::replica::TopicIdPartition;
 
@@ -17,9 +17,9 @@ pub struct LeaderEndpoint {
     pub rack: Option<StrBytes>,
 }
 
-/// Gathers the leaders that one answer names, and their end points.
+/// Gathers the leaders that one answer names, and their end points, as the metadata has them when the answer is made.
 pub struct CurrentLeaders {
-    image: Arc<MetadataImage>,
+    metadata: MetadataCache,
     listener_name: Arc<str>,
     endpoints: BTreeMap<i32, LeaderEndpoint>,
 }
@@ -27,7 +27,7 @@ pub struct CurrentLeaders {
 impl CurrentLeaders {
     pub fn new(context: &RequestContext) -> Self {
         Self {
-            image: context.broker.metadata.image(),
+            metadata: context.broker.metadata.clone(),
             listener_name: context.connection.listener_name.clone(),
             endpoints: BTreeMap::new(),
         }
@@ -39,8 +39,8 @@ impl CurrentLeaders {
             &partition.topic_partition.topic,
             partition.topic_partition.partition,
         );
-        let Some(registration) = self
-            .image
+        let image = self.metadata.load();
+        let Some(registration) = image
             .topics
             .by_name(topic)
             .and_then(|topic| topic.partitions.get(&index))
@@ -48,7 +48,7 @@ impl CurrentLeaders {
             return (NO_LEADER, -1);
         };
         let (leader, leader_epoch) = (registration.leader, registration.leader_epoch);
-        if let Some(broker) = self.image.cluster.alive_broker(leader)
+        if let Some(broker) = image.cluster.alive_broker(leader)
             && let Some(endpoint) = broker.listener(&self.listener_name)
         {
             self.endpoints.insert(

@@ -17,7 +17,6 @@
 //! What we do differently: transactions are not served yet. InitProducerId gives no id to a transactional client, so nobody can have
 //! a transaction in which a partition could be; a transactional batch gets the answer to that, and is never appended.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -100,8 +99,8 @@ fn without_answer(context: &RequestContext, shape: &Shape, appended: Appended) -
 enum Place {
     /// Not appended.
     Refused(i32, ErrorCode, Option<&'static str>),
-    /// The n-th of the appended.
-    Appended(i32, usize),
+    /// Its result is the next of the appended.
+    Appended(i32),
 }
 
 /// The request's topics and partitions without its records, in order: what the answer is filled into.
@@ -138,7 +137,7 @@ fn sort_out(
             };
             match check_records(version, partition.records) {
                 Ok(records) => {
-                    places.push(Place::Appended(index, entries.len()));
+                    places.push(Place::Appended(index));
                     let name: Arc<str> = known.name.clone();
                     entries.push((TopicIdPartition::new(known.id, name, index), records));
                 }
@@ -231,7 +230,7 @@ impl Shape {
             .flat_map(|(_, _, places)| places)
             .filter_map(|place| match place {
                 Place::Refused(index, error, _) => Some((*index, error)),
-                Place::Appended(..) => None,
+                Place::Appended(_) => None,
             })
     }
 
@@ -241,7 +240,8 @@ impl Shape {
         results: Vec<(TopicIdPartition, AppendResult)>,
         mut leaders: CurrentLeaders,
     ) -> ProduceResponse {
-        let mut results: HashMap<usize, _> = results.into_iter().enumerate().collect();
+        // In the order of the places.
+        let mut results = results.into_iter();
         let mut response = ProduceResponse::default();
         for (name, topic_id, places) in self.topics {
             let mut topic = TopicProduceResponse::default();
@@ -250,7 +250,7 @@ impl Shape {
             for place in places {
                 topic.partition_responses.push(match place {
                     Place::Refused(index, error, message) => refused(version, index, error, message),
-                    Place::Appended(index, at) => match results.remove(&at) {
+                    Place::Appended(index) => match results.next() {
                         Some((id, result)) => appended(version, &id, result, &mut leaders),
                         // Every entry has its result.
                         None => refused(version, index, ErrorCode::UnknownServerError, None),

@@ -23,6 +23,8 @@ pub mod producer_ids;
 pub mod purgatory;
 pub mod replica_manager;
 pub mod replica_state;
+#[cfg(test)]
+pub(crate) mod test_support;
 
 pub use delayed_produce::{AppendResult, Appended, RecordError};
 pub use error::ReplicaError;

@@ -209,6 +209,10 @@ impl Partition {
         let high_watermark = self.maybe_increment_high_watermark(&state, now_ms);
         drop(state);
 
+        if is_new_leader {
+            // It may have gone back while this node followed.
+            self.listeners().last_high_watermark = -1;
+        }
         if is_new_leader_epoch {
             self.waiters.on_state_change();
         }

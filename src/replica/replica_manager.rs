@@ -7,6 +7,7 @@
 //! Must never: delete a log whose topic id is not the one that was deleted, or do file work with the table of partitions locked.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
@@ -49,7 +50,7 @@ pub struct ReplicaManager {
     topic_log_config: TopicLogConfig,
     hosted: RwLock<HostedPartitions>,
     fetch_sessions: FetchSessionCache,
-    /// `None` until the logs are loaded.
+    /// `None` until the first image was published.
     started: watch::Sender<Option<Result<(), LogError>>>,
 }
 
@@ -74,7 +75,7 @@ impl ReplicaManager {
         })
     }
 
-    /// Returns when the first image was published and its logs are loaded; an error means that the node cannot start.
+    /// Returns when the first image was published, its logs are loaded and led; an error means that the node cannot start.
     pub async fn wait_until_started(&self) -> Result<(), LogError> {
         let mut started = self.started.subscribe();
         match started.wait_for(Option::is_some).await {
@@ -173,8 +174,20 @@ impl ReplicaManager {
         }
     }
 
-    /// A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from here on.
-    pub fn on_log_dir_failure(&self, log_dir: &std::path::Path) {
+    /// A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from here on. For the log manager's listener, which is called
+    /// in the middle of an append: so it returns at once and the work is done on a thread of its own.
+    pub fn on_log_dir_failure(self: &Arc<Self>, log_dir: &Path) {
+        let (manager, log_dir) = (self.clone(), log_dir.to_path_buf());
+        let work = move || manager.take_offline(&log_dir);
+        if let Err(error) = std::thread::Builder::new()
+            .name("log-dir-failure".into())
+            .spawn(work)
+        {
+            tracing::error!(%error, "no thread to take a failed log directory offline");
+        }
+    }
+
+    fn take_offline(&self, log_dir: &Path) {
         let mut failed = Vec::new();
         for partitions in self.hosted_mut().values_mut() {
             for hosted in partitions.values_mut() {
@@ -274,15 +287,10 @@ impl ReplicaManager {
         }
     }
 
-    fn load_logs(&self, image: &MetadataImage) {
+    fn load_logs(&self, image: &MetadataImage) -> Result<(), LogError> {
         let config_of = |topic: &str| (self.topic_log_config)(&image.configs.topic_overrides(topic));
-        let outcome = self
-            .log_manager
-            .load_logs(&config_of, &|log| self.is_stray(image, log));
-        if let Err(error) = &outcome {
-            tracing::error!(%error, "could not load the logs");
-        }
-        self.started.send_replace(Some(outcome));
+        self.log_manager
+            .load_logs(&config_of, &|log| self.is_stray(image, log))
     }
 
     fn delete_partition(&self, topic: &Arc<str>, topic_id: Uuid, partition: i32) {
@@ -422,8 +430,13 @@ impl MetadataPublisher for ReplicaManager {
     }
 
     fn on_metadata_update(&self, delta: &MetadataDelta, image: &Arc<MetadataImage>) {
-        if self.started.borrow().is_none() {
-            self.load_logs(image);
+        let is_first = self.started.borrow().is_none();
+        if is_first && let Err(error) = self.load_logs(image) {
+            tracing::error!(%error, "could not load the logs");
+            self.started.send_replace(Some(Err(error)));
+        }
+        if matches!(&*self.started.borrow(), Some(Err(_))) {
+            return;
         }
         let changes = delta.topics_delta().local_changes(self.config.node_id);
         for (topic, topic_id, partition) in &changes.deletes {
@@ -442,5 +455,12 @@ impl MetadataPublisher for ReplicaManager {
                 self.update_topic_config(&resource.name, image);
             }
         }
+        if is_first {
+            self.started.send_replace(Some(Ok(())));
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "replica_manager_test.rs"]
+mod replica_manager_test;

@@ -1,0 +1,216 @@
+//! What the metadata makes of the partitions that are here.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::log::FetchIsolation;
+use crate::replica::test_support::*;
+
+fn latest(fixture: &Fixture, topic: &str) -> Result<Option<OffsetResult>, ReplicaError> {
+    let partition = topic_partition(topic);
+    fixture.manager.list_offset(
+        &partition,
+        OffsetSpec::Latest,
+        Some(FetchIsolation::HighWatermark),
+        None,
+        true,
+    )
+}
+
+fn offset_of(found: Result<Option<OffsetResult>, ReplicaError>) -> Option<i64> {
+    found.unwrap().map(|found| found.offset)
+}
+
+#[test]
+fn topic_of_others_is_not_hosted_and_says_so() {
+    let fixture = Fixture::new();
+    fixture.publish(&topic("elsewhere", id(0), &[2, 3], &[2, 3]));
+    assert!(matches!(
+        latest(&fixture, "elsewhere"),
+        Err(ReplicaError::NotLeaderOrFollower { .. })
+    ));
+    assert!(matches!(
+        latest(&fixture, "missing"),
+        Err(ReplicaError::UnknownTopicOrPartition { .. })
+    ));
+}
+
+#[test]
+fn follower_answers_that_it_does_not_lead_and_takes_over_when_elected() {
+    let fixture = Fixture::new();
+    fixture.publish(&topic("t", id(0), &[2, NODE], &[2, NODE]));
+    assert!(matches!(
+        latest(&fixture, "t"),
+        Err(ReplicaError::NotLeaderOrFollower { .. })
+    ));
+    let partition = fixture.manager.get_partition(&topic_partition("t")).unwrap();
+    assert!(!partition.is_leader());
+    fixture.publish(&[change(id(0), Some(NODE), Some(&[NODE]))]);
+    assert!(partition.is_leader());
+    assert_eq!(partition.leader_epoch(), 1);
+    fixture.fill("t", b"value");
+    assert_eq!(offset_of(latest(&fixture, "t")), Some(1));
+}
+
+#[test]
+fn topic_deleted_and_made_anew_in_one_delta_is_empty() {
+    let fixture = Fixture::new();
+    fixture.publish(&topic("t", id(0), &[NODE], &[NODE]));
+    fixture.fill("t", b"value");
+    let old = fixture.manager.get_partition(&topic_partition("t")).unwrap();
+    let mut records = vec![removed(id(0))];
+    records.extend(topic("t", id(1), &[NODE], &[NODE]));
+    fixture.publish(&records);
+    assert_eq!(offset_of(latest(&fixture, "t")), Some(0));
+    let new = fixture.manager.get_partition(&topic_partition("t")).unwrap();
+    assert_eq!(new.topic_id(), Some(id(1)));
+    // Who still holds the old one cannot write to it.
+    assert!(!old.is_leader());
+}
+
+#[test]
+fn restart_finds_the_records_and_the_high_watermark_again_and_sets_strays_aside() {
+    let fixture = Fixture::new();
+    let mut records = topic("kept", id(0), &[NODE], &[NODE]);
+    records.extend(topic("gone", id(1), &[NODE], &[NODE]));
+    fixture.publish(&records);
+    fixture.fill("kept", b"value");
+    fixture.fill("gone", b"value");
+    fixture.manager.shutdown();
+    fixture.manager.log_manager().shutdown(1).unwrap();
+    let Fixture {
+        disk, clock, manager, ..
+    } = fixture;
+    drop(manager);
+
+    let fixture = Fixture::on(disk, clock);
+    let mut records = topic("kept", id(0), &[NODE], &[NODE]);
+    records.extend(topic("gone", id(2), &[NODE], &[NODE]));
+    fixture.publish(&records);
+    assert_eq!(offset_of(latest(&fixture, "kept")), Some(1));
+    assert_eq!(offset_of(latest(&fixture, "gone")), Some(0));
+}
+
+#[test]
+fn changed_topic_config_reaches_the_log() {
+    let fixture = Fixture::new();
+    fixture.publish(&topic("t", id(0), &[NODE], &[NODE]));
+    let partition = fixture.manager.get_partition(&topic_partition("t")).unwrap();
+    assert_eq!(partition.log().config().min_insync_replicas, 1);
+    fixture.publish(&[topic_config("t", "min.insync.replicas", "2")]);
+    assert_eq!(partition.log().config().min_insync_replicas, 2);
+}
+
+#[test]
+fn config_of_a_topic_that_is_made_with_it_is_in_force_at_once() {
+    let fixture = Fixture::new();
+    let mut records = topic("t", id(0), &[NODE], &[NODE]);
+    records.push(topic_config("t", "min.insync.replicas", "2"));
+    fixture.publish(&records);
+    let partition = fixture.manager.get_partition(&topic_partition("t")).unwrap();
+    assert_eq!(partition.log().config().min_insync_replicas, 2);
+}
+
+#[test]
+fn list_offsets_find_the_ends_and_time_stamps() {
+    let fixture = Fixture::new();
+    fixture.publish(&topic("t", id(0), &[NODE], &[NODE]));
+    fixture.fill("t", b"value");
+    let partition = topic_partition("t");
+    let list = |spec| {
+        let isolation = Some(FetchIsolation::HighWatermark);
+        fixture
+            .manager
+            .list_offset(&partition, spec, isolation, Some(0), true)
+            .unwrap()
+    };
+    let result = |timestamp, offset, leader_epoch| {
+        Some(OffsetResult {
+            timestamp,
+            offset,
+            leader_epoch,
+        })
+    };
+    let written_at = 1_699_999_999_000;
+    assert_eq!(list(OffsetSpec::Latest), result(-1, 1, Some(0)));
+    assert_eq!(list(OffsetSpec::Earliest), result(-1, 0, Some(0)));
+    assert_eq!(list(OffsetSpec::EarliestLocal), result(-1, 0, Some(0)));
+    assert_eq!(list(OffsetSpec::MaxTimestamp), result(written_at, 0, Some(0)));
+    assert_eq!(
+        list(OffsetSpec::Timestamp(written_at)),
+        result(written_at, 0, Some(0))
+    );
+    assert_eq!(list(OffsetSpec::Timestamp(written_at + 1)), None);
+    assert_eq!(list(OffsetSpec::LatestTiered), result(-1, -1, None));
+    assert_eq!(list(OffsetSpec::EarliestPendingUpload), result(-1, -1, None));
+}
+
+#[test]
+fn new_leader_behind_its_epochs_start_has_no_latest_offset_for_clients_yet() {
+    let fixture = Fixture::new();
+    fixture.publish(&[broker(NODE, 1), broker(2, 1)]);
+    fixture.publish(&topic("t", id(0), &[NODE, 2], &[NODE, 2]));
+    fixture.fill("t", b"value");
+    fixture.publish(&[change(id(0), Some(NODE), None)]);
+    assert!(matches!(
+        latest(&fixture, "t"),
+        Err(ReplicaError::OffsetNotAvailable { .. })
+    ));
+    let partition = topic_partition("t");
+    let of_follower = fixture
+        .manager
+        .list_offset(&partition, OffsetSpec::Latest, None, None, true);
+    assert_eq!(offset_of(of_follower), Some(1));
+}
+
+#[test]
+fn end_of_a_leader_epoch_is_where_the_next_begins() {
+    let fixture = Fixture::new();
+    fixture.publish(&topic("t", id(0), &[NODE], &[NODE]));
+    fixture.fill("t", b"value");
+    fixture.publish(&[change(id(0), Some(NODE), None)]);
+    fixture.fill("t", b"value");
+    let end = |current, epoch| {
+        fixture
+            .manager
+            .last_offset_for_leader_epoch(&topic_partition("t"), current, epoch)
+    };
+    assert_eq!(end(Some(1), 0).unwrap(), Some((0, 1)));
+    assert_eq!(end(None, 1).unwrap(), Some((1, 2)));
+    assert!(matches!(
+        end(Some(0), 0),
+        Err(ReplicaError::FencedLeaderEpoch { .. })
+    ));
+    assert!(matches!(
+        end(Some(2), 0),
+        Err(ReplicaError::UnknownLeaderEpoch { .. })
+    ));
+}
+
+#[test]
+fn failed_log_directory_answers_storage_errors_from_then_on() {
+    let fixture = Fixture::new();
+    fixture.publish(&topic("t", id(0), &[NODE], &[NODE]));
+    let partition = fixture.manager.get_partition(&topic_partition("t")).unwrap();
+    fixture.manager.take_offline(&partition.log().parent_dir());
+    assert!(matches!(
+        latest(&fixture, "t"),
+        Err(ReplicaError::KafkaStorage { .. })
+    ));
+    assert!(!partition.is_leader());
+    // Metadata does not bring it back.
+    fixture.publish(&[change(id(0), Some(NODE), None)]);
+    assert!(matches!(
+        latest(&fixture, "t"),
+        Err(ReplicaError::KafkaStorage { .. })
+    ));
+}
+
+#[tokio::test]
+async fn node_has_started_when_the_first_image_is_published() {
+    let fixture = Fixture::new();
+    let manager: Arc<ReplicaManager> = fixture.manager.clone();
+    let started = tokio::spawn(async move { manager.wait_until_started().await.is_ok() });
+    fixture.publish(&[]);
+    assert!(started.await.unwrap());
+}
