@@ -488,10 +488,14 @@ impl ClassicGroup {
         {
             *votes.entry(name).or_default() += 1;
         }
-        let buckets = (votes.len() * 4 / 3 + 1).next_power_of_two().max(16) as u32;
+        // A Java HashMap has 16 buckets, and twice as many once three quarters are used.
+        let mut buckets = 16;
+        while votes.len() * 4 > buckets * 3 {
+            buckets *= 2;
+        }
         let bucket = |name: &StrBytes| {
             let hash = java_hash_code(name) as u32;
-            (hash ^ (hash >> 16)) & (buckets - 1)
+            (hash ^ (hash >> 16)) & (buckets as u32 - 1)
         };
         votes
             .into_iter()

@@ -1105,3 +1105,7 @@ impl GroupShard {
         (records, effects)
     }
 }
+
+#[cfg(test)]
+#[path = "classic_protocol_test.rs"]
+mod classic_protocol_test;

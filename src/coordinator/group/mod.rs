@@ -40,3 +40,6 @@ fn owned(text: &StrBytes) -> StrBytes {
 fn owned_bytes(bytes: &Bytes) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }
+
+#[cfg(test)]
+mod fixture_test;

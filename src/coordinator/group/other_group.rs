@@ -33,7 +33,7 @@ impl GroupKind {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Member {
     epoch: i32,
-    /// `MemberState`: 0 is stable.
+    /// `MemberState` of its kind of group.
     state: i8,
 }
 
@@ -122,7 +122,8 @@ impl OtherGroup {
         if self.kind == GroupKind::Share {
             return "Stable";
         }
-        let reconciled = |member: &Member| member.state == 0 && member.epoch == self.assignment_epoch;
+        let stable = if self.kind == GroupKind::Streams { 1 } else { 0 };
+        let reconciled = |member: &Member| member.state == stable && member.epoch == self.assignment_epoch;
         if self.group_epoch > self.assignment_epoch {
             "Assigning"
         } else if self.members.values().all(reconciled) {
