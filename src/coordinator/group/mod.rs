@@ -3,7 +3,8 @@
 //! ```text
 //! service           the async front: which partition, which operation, errors as answers
 //! shard*            the state machine of one partition: groups by id; list, describe, delete, expire, replay
-//!   classic_protocol* JoinGroup, SyncGroup, Heartbeat, LeaveGroup and their timers
+//!   classic_protocol* the classic protocol's requests and timers on it
+//!     classic_join* classic_rebalance*   its rules
 //!   classic_group*  one classic group: members, protocols, generation, the states and their transitions
 //!   other_group*    groups of the newer protocols: kept, listed, deleted when empty; not served yet
 //!   offsets*        committed offsets, those of open transactions, expiry
@@ -13,7 +14,9 @@
 //! `*` = pure.
 
 pub mod classic_group;
+mod classic_join;
 mod classic_protocol;
+mod classic_rebalance;
 pub mod config;
 pub mod offsets;
 pub mod other_group;

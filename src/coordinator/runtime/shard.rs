@@ -32,7 +32,7 @@ pub enum Effect<T, R> {
 }
 
 /// What an operation yields.
-pub struct Outcome<S: CoordinatorShard + ?Sized, T> {
+pub struct Outcome<S: CoordinatorShard, T> {
     pub records: Vec<S::Record>,
     /// The records have not been applied yet: replay them.
     pub replay: bool,

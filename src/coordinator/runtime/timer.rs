@@ -78,9 +78,7 @@ impl<T: TimerEvent> TimerQueue<T> {
                 Some(Reverse((queued_ms, _))) if *queued_ms <= now_ms => {}
                 _ => return None,
             }
-            let Some(Reverse((queued_ms, key))) = self.heap.pop() else {
-                return None;
-            };
+            let Reverse((queued_ms, key)) = self.heap.pop()?;
             match self.timers.get_mut(&key) {
                 // An entry that a cancelled or an earlier timer left behind.
                 None => {}
