@@ -42,7 +42,7 @@ pub fn place(
     let replicas = usize::from(replication_factor.unsigned_abs());
     if replicas > brokers.len() {
         return Err(format!(
-            "The target replication factor of {replicas} cannot be reached because only {} broker(s) are registered.",
+            "The target replication factor of {replicas} cannot be reached because only {} broker(s) are registered or some brokers have all their log directories cordoned.",
             brokers.len()
         ));
     }

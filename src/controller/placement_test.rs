@@ -77,7 +77,7 @@ fn impossible_factor_is_kafkas_message() {
     assert_eq!(
         place(&brokers, 1, 3, &mut Zero),
         Err(
-            "The target replication factor of 3 cannot be reached because only 1 broker(s) are registered."
+            "The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned."
                 .into()
         )
     );

@@ -276,7 +276,7 @@ fn impossible_counts_are_refused() {
         (
             ErrorCode::InvalidReplicationFactor,
             "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot be reached \
-             because only 3 broker(s) are registered."
+             because only 3 broker(s) are registered or some brokers have all their log directories cordoned."
                 .to_owned()
         )
     );
