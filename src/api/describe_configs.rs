@@ -278,7 +278,8 @@ fn entry(config: DescribedConfig, with_synonyms: bool) -> DescribeConfigsResourc
     entry.config_source = config.source as i8;
     entry.is_sensitive = config.is_sensitive;
     entry.config_type = config.config_type.map_or(0, |config_type| config_type as i8);
-    entry.documentation = None;
+    // Kafka's loggers have the empty text, asked for or not.
+    entry.documentation = (config.source == ConfigSource::DynamicBrokerLoggerConfig).then(StrBytes::new);
     if with_synonyms {
         entry.synonyms = config.synonyms.into_iter().map(synonym).collect();
     }

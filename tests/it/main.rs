@@ -1,4 +1,5 @@
 //! Integration tests: they start the real binary and speak only the wire to it; `tidy` reads the source.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests, too, fail by panicking.
 
 mod bad_input;
 mod restart;
