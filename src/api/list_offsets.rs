@@ -14,11 +14,15 @@
 //! | 11 | -6: the earliest offset that waits for its upload (KIP-1023) |
 
 use std::collections::HashSet;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
 
 use super::error_map::replica_error;
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::log::TopicPartition;
 use crate::protocol::ErrorCode;
+use crate::protocol::messages::TopicName;
 use crate::protocol::messages::list_offsets_request::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
 };
@@ -35,19 +39,30 @@ pub async fn handle(
     request: ListOffsetsRequest,
 ) -> Result<Reply<ListOffsetsResponse>, ApiError> {
     let duplicates = duplicate_partitions(&request);
-    let mut response = ListOffsetsResponse::default();
+    // A partition that is named twice is answered once, whether its topic is named once or twice.
+    let mut answered = HashSet::new();
+    let mut listed: IndexMap<TopicName, Vec<ListOffsetsPartitionResponse>> = IndexMap::new();
     for topic in &request.topics {
-        let answer = |partition: &ListOffsetsPartition| {
-            let topic_partition = TopicPartition::new(&**topic.name, partition.partition_index);
-            if duplicates.contains(&topic_partition) {
-                return failed(partition, ErrorCode::InvalidRequest);
+        let name: Arc<str> = Arc::from(&**topic.name);
+        let answers = listed.entry(topic.name.clone()).or_default();
+        for partition in &topic.partitions {
+            let topic_partition = TopicPartition {
+                topic: name.clone(),
+                partition: partition.partition_index,
+            };
+            if !duplicates.contains(&topic_partition) {
+                answers.push(list_offset(context, &request, &topic_partition, partition));
+            } else if answered.insert(topic_partition) {
+                answers.push(failed(partition, ErrorCode::InvalidRequest));
             }
-            list_offset(context, &request, &topic_partition, partition)
-        };
-        let mut listed = ListOffsetsTopicResponse::default();
-        listed.name = topic.name.clone();
-        listed.partitions = topic.partitions.iter().map(answer).collect();
-        response.topics.push(listed);
+        }
+    }
+    let mut response = ListOffsetsResponse::default();
+    for (name, partitions) in listed {
+        let mut topic = ListOffsetsTopicResponse::default();
+        topic.name = name;
+        topic.partitions = partitions;
+        response.topics.push(topic);
     }
     Ok(Reply::Value(response))
 }
@@ -55,7 +70,7 @@ pub async fn handle(
 fn duplicate_partitions(request: &ListOffsetsRequest) -> HashSet<TopicPartition> {
     let mut seen = HashSet::new();
     let of_topic = |topic: &ListOffsetsTopic| {
-        let name: std::sync::Arc<str> = std::sync::Arc::from(&**topic.name);
+        let name: Arc<str> = Arc::from(&**topic.name);
         let partitions: Vec<_> = topic
             .partitions
             .iter()

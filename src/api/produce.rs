@@ -17,6 +17,8 @@
 //! What we do differently: transactions are not served yet. InitProducerId gives no id to a transactional client, so nobody can have
 //! a transaction in which a partition could be; a transactional batch gets the answer to that, and is never appended.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -43,8 +45,7 @@ pub async fn handle(
     request: ProduceRequest,
 ) -> Result<Reply<ProduceResponse>, ApiError> {
     let acks = request.acks;
-    if request.transactional_id.is_none() && has_transactional_records(&request) {
-        let error = ApiError::from(ErrorCode::TransactionalIdAuthorizationFailed);
+    if let Err(error) = check_transactional(&request) {
         return if acks == 0 {
             Ok(Reply::CloseConnection)
         } else {
@@ -114,7 +115,9 @@ fn sort_out(
     image: &MetadataImage,
 ) -> (Shape, Vec<(TopicIdPartition, Bytes)>) {
     let is_by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS;
-    let mut entries = Vec::new();
+    let is_single = matches!(request.topic_data.as_slice(), [topic] if topic.partition_data.len() == 1);
+    let mut entries: Vec<(TopicIdPartition, Bytes)> = Vec::new();
+    let mut seen: HashMap<(Uuid, i32), usize> = HashMap::new();
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for topic in request.topic_data {
         let known = if is_by_id {
@@ -137,6 +140,16 @@ fn sort_out(
             };
             match check_records(version, partition.records) {
                 Ok(records) => {
+                    // Of a partition that is named twice, Kafka appends what was said last, and answers once.
+                    if !is_single {
+                        match seen.entry((known.id, index)) {
+                            Entry::Occupied(first) => {
+                                entries[*first.get()].1 = records;
+                                continue;
+                            }
+                            Entry::Vacant(place) => place.insert(entries.len()),
+                        };
+                    }
                     places.push(Place::Appended(index));
                     let name: Arc<str> = known.name.clone();
                     entries.push((TopicIdPartition::new(known.id, name, index), records));
@@ -147,6 +160,27 @@ fn sort_out(
         topics.push((topic.name, topic.topic_id, places));
     }
     (Shape { topics }, entries)
+}
+
+/// Bytes that are no batch of any format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Corrupt {
+    #[error("Record size {0} is less than the minimum record overhead (14)")]
+    Length(i32),
+    #[error("Invalid magic found in record: {0}")]
+    Magic(i8),
+}
+
+impl Corrupt {
+    fn into_error(self) -> ApiError {
+        ApiError::new(ErrorCode::CorruptMessage, self.to_string())
+    }
+}
+
+impl From<Corrupt> for Refusal {
+    fn from(_: Corrupt) -> Self {
+        (ErrorCode::CorruptMessage, None)
+    }
 }
 
 type Refusal = (ErrorCode, Option<&'static str>);
@@ -162,8 +196,13 @@ fn check_records(version: i16, records: Option<Bytes>) -> Result<Bytes, Refusal>
     if magic != 2 {
         return Err(INVALID_RECORD);
     }
-    if version < 7 && attributes(&records) & 0x07 == ZSTD {
-        return Err((ErrorCode::UnsupportedCompressionType, None));
+    if version < 7 {
+        match attributes(&records) & 0x07 {
+            ..ZSTD => {}
+            ZSTD => return Err((ErrorCode::UnsupportedCompressionType, None)),
+            // Kafka has no name for such a codec and fails in general.
+            _ => return Err((ErrorCode::UnknownServerError, None)),
+        }
     }
     if first_batch(&records[size..])?.is_some() {
         return Err(INVALID_RECORD);
@@ -181,8 +220,7 @@ const ZSTD: i16 = 4;
 const ATTRIBUTES_OFFSET: usize = 21;
 
 /// Size and magic of the first whole batch (`ByteBufferLogInputStream`); `None` where it is cut short.
-fn first_batch(records: &[u8]) -> Result<Option<(usize, u8)>, Refusal> {
-    const CORRUPT: Refusal = (ErrorCode::CorruptMessage, None);
+fn first_batch(records: &[u8]) -> Result<Option<(usize, u8)>, Corrupt> {
     const SIZE_OFFSET: usize = 8;
     const LOG_OVERHEAD: usize = 12;
     const RECORD_OVERHEAD_V0: i32 = 14;
@@ -192,13 +230,13 @@ fn first_batch(records: &[u8]) -> Result<Option<(usize, u8)>, Refusal> {
     };
     let length = i32::from_be_bytes([a, b, c, d]);
     if length < RECORD_OVERHEAD_V0 {
-        return Err(CORRUPT);
+        return Err(Corrupt::Length(length));
     }
     let Some(magic) = records.get(MAGIC_OFFSET) else {
         return Ok(None);
     };
     if *magic > 2 {
-        return Err(CORRUPT);
+        return Err(Corrupt::Magic(*magic as i8));
     }
     let size = LOG_OVERHEAD + length as usize;
     Ok((size <= records.len()).then_some((size, *magic)))
@@ -217,10 +255,20 @@ fn is_transactional(batch: &[u8]) -> bool {
     attributes(batch) & TRANSACTIONAL != 0
 }
 
-fn has_transactional_records(request: &ProduceRequest) -> bool {
+/// Transactional records need a transactional id. Kafka looks for them in the first batch of every partition before all else, so a first
+/// batch that is none of any format fails the whole request.
+fn check_transactional(request: &ProduceRequest) -> Result<(), ApiError> {
     let partitions = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
-    let mut batches = partitions.filter_map(|partition| partition.records.as_ref());
-    batches.any(|records| matches!(first_batch(records), Ok(Some((_, 2)))) && is_transactional(records))
+    for records in partitions.filter_map(|partition| partition.records.as_ref()) {
+        let first = first_batch(records).map_err(Corrupt::into_error)?;
+        if matches!(first, Some((_, 2))) && is_transactional(records) {
+            return match request.transactional_id {
+                Some(_) => Ok(()),
+                None => Err(ErrorCode::TransactionalIdAuthorizationFailed.into()),
+            };
+        }
+    }
+    Ok(())
 }
 
 impl Shape {
@@ -330,7 +378,7 @@ impl ErrorResponse<ProduceRequest> for ProduceResponse {
             topic.name = requested.name.clone();
             topic.topic_id = requested.topic_id;
             for requested in &requested.partition_data {
-                let message = Some(error.message_or_default());
+                let message = error.message.as_deref();
                 topic.partition_responses.push(refused(
                     context.api_version,
                     requested.index,

@@ -88,3 +88,62 @@ fn zstd_needs_version_seven() {
 fn transactional_batch_is_never_appended() {
     assert_eq!(check(11, with_attributes(0x10)), Err(48));
 }
+
+#[test]
+fn codec_without_a_name_fails_in_general_below_version_seven() {
+    assert_eq!(check(5, with_attributes(6)), Err(-1));
+    assert!(check(7, with_attributes(6)).is_ok());
+}
+
+fn request(transactional_id: Option<&'static str>, records: &[Vec<u8>]) -> ProduceRequest {
+    use crate::protocol::messages::TransactionalId;
+    use crate::protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+    let mut topic = TopicProduceData::default();
+    for records in records {
+        let records = Some(Bytes::from(records.clone()));
+        topic
+            .partition_data
+            .push(PartitionProduceData::default().with_records(records));
+    }
+    let id = transactional_id.map(|id| TransactionalId(StrBytes::from_static_str(id)));
+    ProduceRequest::default()
+        .with_transactional_id(id)
+        .with_topic_data(vec![topic])
+}
+
+#[test]
+fn transactional_records_without_an_id_fail_the_request() {
+    let transactional = with_attributes(0x10);
+    let found = check_transactional(&request(None, &[batch(), transactional.clone()]));
+    assert_eq!(found, Err(ErrorCode::TransactionalIdAuthorizationFailed.into()));
+    assert_eq!(
+        check_transactional(&request(Some("tx"), &[transactional])),
+        Ok(())
+    );
+    assert_eq!(
+        check_transactional(&request(None, &[batch(), Vec::new()])),
+        Ok(())
+    );
+}
+
+#[test]
+fn what_is_no_batch_fails_the_request_with_its_reason() {
+    let mut magic = batch();
+    magic[16] = 7;
+    let mut after_a_good_one = batch();
+    after_a_good_one.extend(&magic);
+    let reason = "Invalid magic found in record: 7";
+    let found = check_transactional(&request(None, &[batch(), magic]));
+    assert_eq!(found, Err(ApiError::new(ErrorCode::CorruptMessage, reason)));
+    // Behind a first batch it is that partition's fault alone.
+    assert_eq!(
+        check_transactional(&request(None, &[after_a_good_one.clone()])),
+        Ok(())
+    );
+    assert_eq!(check(9, after_a_good_one), Err(2));
+    let mut length = batch();
+    length[8..12].copy_from_slice(&13i32.to_be_bytes());
+    let reason = "Record size 13 is less than the minimum record overhead (14)";
+    let found = check_transactional(&request(None, &[length]));
+    assert_eq!(found, Err(ApiError::new(ErrorCode::CorruptMessage, reason)));
+}

@@ -30,6 +30,7 @@ const PURE: &[&str] = &[
     "src/log/producer_state.rs",
     "src/log/leader_epoch_cache.rs",
     "src/replica/fetch_session.rs",
+    "src/replica/replica_state.rs",
     "src/coordinator/group/shard.rs",
     "src/coordinator/group/classic_group.rs",
     "src/coordinator/group/classic_join.rs",
