@@ -152,6 +152,7 @@ impl ControllerLog for MemoryRaft {
     }
 
     /// As late as it can be: nothing is written before it is committed.
+    #[allow(clippy::misnamed_getters)]
     fn log_end_offset(&self) -> i64 {
         self.state.lock().unwrap().high_watermark
     }

@@ -140,10 +140,6 @@ impl Node {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    pub fn controller_address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.controller_port))
-    }
-
     /// All that the node has printed.
     pub fn output(&self) -> String {
         self.output.lock().unwrap().clone()

@@ -63,7 +63,9 @@ impl Producer {
         loop {
             let response = client.call(
                 4,
-                &InitProducerIdRequest::default().with_transaction_timeout_ms(60_000),
+                &InitProducerIdRequest::default()
+                    .with_transactional_id(None)
+                    .with_transaction_timeout_ms(60_000),
             );
             if response.error_code == 0 {
                 return Producer {
