@@ -25,7 +25,7 @@ use crate::metadata::{
     MetadataPublisher,
 };
 use crate::network::{BoundListener, NetworkConfig, SocketServer};
-use crate::raft::{RaftClient, RaftConfig, storage};
+use crate::raft::{self, RaftClient, RaftConfig, storage};
 use crate::replica::{
     ControllerProducerIdAllocator, ProducerIdManager, ReplicaManager, ReplicaManagerConfig,
 };
@@ -99,8 +99,18 @@ impl Components {
             clock.clone(),
         )?);
         let metadata_log =
-            log_manager.open_metadata_log(&config.metadata_log_dir, metadata_log_config(&config))?;
-        let raft_config = raft_config(&config, &identities, &advertised_controllers);
+            log_manager.open_metadata_log(&config.metadata_log_dir, raft::metadata_log_config(&config))?;
+        let raft_config = RaftConfig {
+            listeners: advertised_controllers
+                .iter()
+                .map(registration::raft_endpoint)
+                .collect(),
+            ..RaftConfig::from_config(
+                &config,
+                identities.metadata_directory_id,
+                identities.cluster_id.clone(),
+            )
+        };
         let raft = RaftClient::start(raft_config, metadata_log, disk.clone(), clock.clone())?;
 
         let cache = MetadataCache::new(MetadataImage::empty());
@@ -368,60 +378,6 @@ fn log_manager_config(config: &KafkaConfig, failures: &LogDirFailures) -> LogMan
         producer_id_expiration_ms: config.producer_id_expiration_ms,
         on_log_dir_failure: failures.callback(),
         ..LogManagerConfig::new(config.log_dirs.clone())
-    }
-}
-
-/// The metadata log is cleaned by snapshots alone, never by age or size of its segments.
-fn metadata_log_config(config: &KafkaConfig) -> LogConfig {
-    LogConfig {
-        cleanup_policy: vec!["delete".to_owned()],
-        compression_type: "producer".to_owned(),
-        segment_bytes: config.metadata_log_segment_bytes,
-        internal_segment_bytes: config.internal_metadata_log_segment_bytes,
-        segment_ms: config.metadata_log_segment_ms,
-        segment_jitter_ms: 0,
-        retention_bytes: -1,
-        retention_ms: -1,
-        file_delete_delay_ms: config.internal_metadata_delete_delay_millis,
-        max_message_bytes: config.internal_metadata_max_batch_size_in_bytes,
-        message_timestamp_type: "CreateTime".to_owned(),
-        flush_messages: i64::MAX,
-        flush_ms: i64::MAX,
-        preallocate: false,
-        ..config.log_config.clone()
-    }
-}
-
-fn raft_config(
-    config: &KafkaConfig,
-    identities: &LogDirIdentities,
-    advertised: &[listeners::Endpoint],
-) -> RaftConfig {
-    let name = config.controller_listener_name();
-    RaftConfig {
-        listeners: advertised.iter().map(registration::raft_endpoint).collect(),
-        static_voters: config
-            .controller_quorum_voters
-            .iter()
-            .map(|voter| {
-                let endpoint = crate::raft::Endpoint {
-                    name: Arc::from(name),
-                    host: Arc::from(voter.host.as_str()),
-                    port: voter.port,
-                };
-                (voter.id, endpoint)
-            })
-            .collect(),
-        election_timeout_ms: config.controller_quorum_election_timeout_ms.into(),
-        fetch_timeout_ms: config.controller_quorum_fetch_timeout_ms.into(),
-        election_backoff_max_ms: config.controller_quorum_election_backoff_max_ms.into(),
-        metadata_max_retention_bytes: config.metadata_max_retention_bytes,
-        metadata_max_retention_ms: config.metadata_max_retention_ms,
-        ..RaftConfig::new(
-            config.node_id,
-            identities.metadata_directory_id,
-            identities.cluster_id.clone(),
-        )
     }
 }
 

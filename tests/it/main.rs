@@ -1,5 +1,4 @@
 //! Integration tests: they start the real binary and speak only the wire to it; `tidy` reads the source.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests, too, fail by panicking.
 
 // A test's helper that meets the unexpected should fail the test at once.
 #![allow(clippy::unwrap_used, clippy::expect_used)]

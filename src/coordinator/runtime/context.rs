@@ -1,6 +1,6 @@
 //! One partition's coordinator: the shard, the batch being filled, what waits for the high watermark, the timers.
 //!
-//! [`PartitionContext`] is synchronous: it is handed events, the high watermark and the time; [`run`] is the task around it.
+//! [`PartitionContext`] is synchronous: it is handed events, the high watermark and the time; `run` is the task around it.
 //!
 //! Offsets, in order: `committed` <= `written` (the log's end) <= `next` (with the batch being filled).
 //! Invariants: a waiting answer is in the batch or in `deferred`, never both; `deferred` is in the order of offsets, and so
