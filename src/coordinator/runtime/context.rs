@@ -431,6 +431,8 @@ fn build(
 ) -> Result<Bytes, ErrorCode> {
     let mut builder = BatchBuilder::new(BatchOptions {
         compression,
+        // Kafka's coordinators write 0 here, without a producer.
+        base_sequence: 0,
         ..Default::default()
     });
     for (key, value) in records {
