@@ -153,6 +153,13 @@ impl RequestContext {
 
     /// `/127.0.0.1`, as Java prints an address: what groups remember of a member's host.
     pub fn client_host(&self) -> String {
-        format!("/{}", self.client_address)
+        match self.client_address.to_canonical() {
+            IpAddr::V4(address) => format!("/{address}"),
+            // Java leaves out no zeros.
+            IpAddr::V6(address) => {
+                let parts = address.segments().map(|part| format!("{part:x}"));
+                format!("/{}", parts.join(":"))
+            }
+        }
     }
 }

@@ -267,3 +267,66 @@ fn field_that_a_version_lacks_is_skipped_if_ignorable_and_refused_if_not() {
     assert!(partition.encode(&mut BytesMut::new(), 1).is_ok());
     assert!(partition.encode(&mut BytesMut::new(), 3).is_err());
 }
+
+/// Bytes of all records of some logs that Apache Kafka wrote, damaged: they decode or they do not, and never panic; what
+/// decodes encodes, and then decodes to the same.
+#[test]
+fn damaged_record_is_refused_or_stays_what_it_decodes_to() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut damage = |bytes: &Bytes| {
+        let mut bytes = bytes.to_vec();
+        for _ in 0..random.usize(1..4) {
+            if !bytes.is_empty() {
+                let at = random.usize(..bytes.len());
+                bytes[at] = random.u8(..);
+            }
+        }
+        bytes.truncate(random.usize(..=bytes.len()));
+        Bytes::from(bytes)
+    };
+    for (_, value, control) in records_of("single/expected/__cluster_metadata-0.json") {
+        let (Some(value), None) = (value, control) else {
+            continue;
+        };
+        for _ in 0..100 {
+            let Ok((record, version)) = MetadataRecord::decode_framed(damage(&value)) else {
+                continue;
+            };
+            let mut again = BytesMut::new();
+            if record.encode_framed(version, &mut again).is_ok() {
+                let decoded = MetadataRecord::decode_framed(again.freeze());
+                // NaN, in a quota, is not equal to itself.
+                assert_eq!(
+                    format!("{decoded:?}"),
+                    format!("{:?}", Ok::<_, WireError>((record, version)))
+                );
+            }
+        }
+    }
+    for partition in 0..3 {
+        for (key, value, _) in records_of(&format!("single/expected/__consumer_offsets-{partition}.json")) {
+            let (Some(key), Some(value)) = (key, value) else {
+                continue;
+            };
+            for _ in 0..100 {
+                let Ok(decoded) = GroupRecordKey::decode(damage(&key)) else {
+                    continue;
+                };
+                assert_eq!(
+                    GroupRecordKey::decode(decoded.encode().unwrap()).unwrap(),
+                    decoded
+                );
+                let Ok((decoded, version)) = GroupRecordValue::decode(decoded.record_type(), damage(&value))
+                else {
+                    continue;
+                };
+                if let Ok(again) = decoded.encode(version) {
+                    assert_eq!(
+                        GroupRecordValue::decode(decoded.record_type(), again).unwrap(),
+                        (decoded, version)
+                    );
+                }
+            }
+        }
+    }
+}
