@@ -45,6 +45,8 @@ pub struct OtherGroup {
     members: BTreeMap<StrBytes, Member>,
     /// Keys of the records that are not tombstones, those of the group as a whole last.
     live: BTreeMap<(u8, Bytes), GroupRecordKey>,
+    /// The record that has the group's epoch.
+    metadata: Option<GroupRecord>,
 }
 
 /// Which group a record belongs to; `None`: to a classic group, or to offsets.
@@ -77,12 +79,30 @@ pub fn owner_of(key: &GroupRecordKey) -> Option<(GroupKind, &StrBytes)> {
     })
 }
 
+const GROUP_RANK: u8 = 2;
+
+/// The member that a record is about, in the order in which a member's records are removed.
+fn member_of(key: &GroupRecordKey) -> Option<(u8, &StrBytes)> {
+    Some(match key {
+        GroupRecordKey::ConsumerGroupCurrentMemberAssignment(key) => (0, &key.member_id),
+        GroupRecordKey::ShareGroupCurrentMemberAssignment(key) => (0, &key.member_id),
+        GroupRecordKey::StreamsGroupCurrentMemberAssignment(key) => (0, &key.member_id),
+        GroupRecordKey::ConsumerGroupTargetAssignmentMember(key) => (1, &key.member_id),
+        GroupRecordKey::ShareGroupTargetAssignmentMember(key) => (1, &key.member_id),
+        GroupRecordKey::StreamsGroupTargetAssignmentMember(key) => (1, &key.member_id),
+        GroupRecordKey::ConsumerGroupMemberMetadata(key) => (2, &key.member_id),
+        GroupRecordKey::ShareGroupMemberMetadata(key) => (2, &key.member_id),
+        GroupRecordKey::StreamsGroupMemberMetadata(key) => (2, &key.member_id),
+        _ => return None,
+    })
+}
+
 /// Tombstones go from the members to the group.
 fn rank(key: &GroupRecordKey) -> u8 {
     match key {
         GroupRecordKey::ConsumerGroupMetadata(_)
         | GroupRecordKey::ShareGroupMetadata(_)
-        | GroupRecordKey::StreamsGroupMetadata(_) => 2,
+        | GroupRecordKey::StreamsGroupMetadata(_) => GROUP_RANK,
         GroupRecordKey::ConsumerGroupTargetAssignmentMetadata(_)
         | GroupRecordKey::ShareGroupTargetAssignmentMetadata(_)
         | GroupRecordKey::StreamsGroupTargetAssignmentMetadata(_) => 1,
@@ -98,6 +118,7 @@ impl OtherGroup {
             assignment_epoch: 0,
             members: BTreeMap::new(),
             live: BTreeMap::new(),
+            metadata: None,
         }
     }
 
@@ -137,11 +158,17 @@ impl OtherGroup {
         self.kind != GroupKind::Share && self.members.is_empty()
     }
 
-    pub fn replay(&mut self, key: GroupRecordKey, value: Option<GroupRecordValue>) {
+    pub fn replay(&mut self, key: GroupRecordKey, value: Option<(GroupRecordValue, i16)>) {
         let Ok(bytes) = key.encode() else { return };
-        self.replay_members(&key, value.as_ref());
+        self.replay_members(&key, value.as_ref().map(|(value, _)| value));
+        if rank(&key) == GROUP_RANK {
+            self.metadata = value.as_ref().map(|value| GroupRecord {
+                key: key.clone(),
+                value: Some(value.clone()),
+            });
+        }
         match value {
-            Some(value) => {
+            Some((value, _)) => {
                 self.replay_epochs(&value);
                 self.live.insert((rank(&key), bytes), key);
             }
@@ -200,6 +227,43 @@ impl OtherGroup {
             None => return,
         };
         self.members.insert(member_id.clone(), Member { epoch, state });
+    }
+
+    pub fn member_ids(&self) -> impl Iterator<Item = &StrBytes> {
+        self.members.keys()
+    }
+
+    /// A member has not shown up: its records go, and the group is in another epoch.
+    pub fn fence(&self, member_id: &StrBytes) -> Vec<GroupRecord> {
+        if !self.members.contains_key(member_id) {
+            return Vec::new();
+        }
+        let mut keys: Vec<(u8, &GroupRecordKey)> = self
+            .live
+            .values()
+            .filter_map(|key| Some((member_of(key)?, key)))
+            .filter(|((_, owner), _)| *owner == member_id)
+            .map(|((order, _), key)| (order, key))
+            .collect();
+        keys.sort_by_key(|(order, _)| *order);
+        let tombstone = |key: &GroupRecordKey| GroupRecord {
+            key: key.clone(),
+            value: None,
+        };
+        let mut records: Vec<GroupRecord> = keys.into_iter().map(|(_, key)| tombstone(key)).collect();
+        records.extend(self.next_epoch());
+        records
+    }
+
+    fn next_epoch(&self) -> Option<GroupRecord> {
+        let mut record = self.metadata.clone()?;
+        match &mut record.value {
+            Some((GroupRecordValue::ConsumerGroupMetadata(value), _)) => value.epoch += 1,
+            Some((GroupRecordValue::ShareGroupMetadata(value), _)) => value.epoch += 1,
+            Some((GroupRecordValue::StreamsGroupMetadata(value), _)) => value.epoch += 1,
+            _ => return None,
+        }
+        Some(record)
     }
 
     /// Removes all that the log has of it.

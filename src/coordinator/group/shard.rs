@@ -28,6 +28,9 @@ use crate::protocol::messages::{GroupId, JoinGroupResponse, SyncGroupResponse};
 use crate::protocol::records::group::{GroupMetadataValue, GroupRecordKey, GroupRecordValue};
 use crate::protocol::{ErrorCode, StrBytes, WireError};
 
+/// Kafka's default for all three of the newer protocols.
+const OTHER_GROUP_SESSION_TIMEOUT_MS: i64 = 45_000;
+
 pub type GroupOutcome<T> = Outcome<GroupShard, T>;
 pub type GroupEffect = Effect<GroupTimer, GroupReply>;
 
@@ -353,7 +356,12 @@ impl GroupShard {
         self.offsets.replay(offset, producer_id, key, value);
     }
 
-    fn replay_other_group(&mut self, offset: i64, key: GroupRecordKey, value: Option<GroupRecordValue>) {
+    fn replay_other_group(
+        &mut self,
+        offset: i64,
+        key: GroupRecordKey,
+        value: Option<(GroupRecordValue, i16)>,
+    ) {
         let Some((kind, group_id)) = owner_of(&key) else {
             return;
         };
@@ -396,6 +404,10 @@ impl CoordinatorShard for GroupShard {
     }
 
     fn replay(&mut self, offset: i64, producer_id: i64, record: GroupRecord) {
+        if owner_of(&record.key).is_some() {
+            self.replay_other_group(offset, record.key, record.value);
+            return;
+        }
         let value = record.value.map(|(value, _)| value);
         match (record.key, value) {
             (GroupRecordKey::OffsetCommit(key), value) => {
@@ -437,7 +449,8 @@ impl CoordinatorShard for GroupShard {
                     self.forget_group(offset, &key.group);
                 }
             }
-            (key, value) => self.replay_other_group(offset, key, value),
+            // A value under another's key, which `decode` does not make.
+            (_, _) => {}
         }
     }
 
@@ -474,6 +487,7 @@ impl CoordinatorShard for GroupShard {
 
     fn on_loaded(&mut self, context: &OperationContext, _image: &Arc<MetadataImage>) -> GroupOutcome<()> {
         let (records, mut effects) = self.on_classic_loaded(context.now_ms);
+        effects.extend(self.watch_other_members());
         effects.push(self.next_expiration());
         let mut outcome = GroupOutcome::with_records(records, ());
         outcome.replay = false;
@@ -487,6 +501,11 @@ impl CoordinatorShard for GroupShard {
 
     fn on_timer(&mut self, context: &OperationContext, event: GroupTimer) -> GroupOutcome<()> {
         match &event {
+            GroupTimer::Heartbeat { group_id, member_id }
+                if matches!(self.groups.get(group_id), Some(Group::Other(_))) =>
+            {
+                GroupOutcome::with_records(self.fence_other_member(group_id, member_id), ())
+            }
             GroupTimer::Heartbeat { group_id, .. }
             | GroupTimer::InitialRebalance { group_id, .. }
             | GroupTimer::CompleteJoin { group_id }
@@ -511,6 +530,32 @@ impl CoordinatorShard for GroupShard {
 }
 
 impl GroupShard {
+    /// Members of groups that are not served yet cannot show that they live: they time out as in Kafka.
+    fn watch_other_members(&self) -> Vec<GroupEffect> {
+        let mut effects = Vec::new();
+        for (group_id, group) in &self.groups {
+            let Group::Other(group) = group else { continue };
+            effects.extend(group.member_ids().map(|member_id| Effect::Schedule {
+                after_ms: OTHER_GROUP_SESSION_TIMEOUT_MS,
+                event: GroupTimer::Heartbeat {
+                    group_id: group_id.clone(),
+                    member_id: member_id.clone(),
+                },
+            }));
+        }
+        effects
+    }
+
+    fn fence_other_member(&self, group_id: &StrBytes, member_id: &StrBytes) -> Vec<GroupRecord> {
+        match self.groups.get(group_id) {
+            Some(Group::Other(group)) => {
+                tracing::info!(group = %group_id, member = %member_id, "a member has failed");
+                group.fence(member_id)
+            }
+            _ => Vec::new(),
+        }
+    }
+
     fn next_expiration(&self) -> GroupEffect {
         Effect::Schedule {
             after_ms: self.config.offsets_retention_check_interval_ms,

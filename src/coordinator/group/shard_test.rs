@@ -287,3 +287,39 @@ fn empty_group_of_a_newer_protocol_makes_room_for_a_classic_one() {
     assert_eq!(last.key.name(), "GroupMetadataKey");
     assert!(fixture.shard.classic_group("g-consumer-left").is_some());
 }
+
+#[test]
+fn members_of_newer_protocols_that_do_not_show_up_are_removed_as_kafka_does() {
+    let mut fixture = golden();
+    fixture.log = Vec::new();
+    let context = OperationContext {
+        now_ms: fixture.now_ms,
+        next_offset: 1000,
+    };
+    let image = Arc::new(MetadataImage::empty());
+    let outcome = fixture.shard.on_loaded(&context, &image);
+    fixture.apply(outcome);
+    fixture.sleep(44_999);
+    let state = |fixture: &Fixture, id: &str| fixture.shard.groups[id.as_bytes()].state();
+    assert_eq!(state(&fixture, "g-consumer"), "Stable");
+    let before = fixture.log.len();
+    fixture.sleep(1);
+    for group in ["g-consumer", "g-share", "g-streams"] {
+        assert_eq!(state(&fixture, group), "Empty", "{group}");
+    }
+    let names: Vec<_> = fixture.log[before..]
+        .iter()
+        .filter(|record| matches!(owner_of(&record.key), Some((_, id)) if **id == *"g-share"))
+        .map(|record| (record.key.name(), record.value.is_some()))
+        .collect();
+    let expected = [
+        ("ShareGroupCurrentMemberAssignmentKey", false),
+        ("ShareGroupTargetAssignmentMemberKey", false),
+        ("ShareGroupMemberMetadataKey", false),
+        ("ShareGroupMetadataKey", true),
+    ];
+    assert_eq!(names, expected);
+    // An empty one makes room for a classic group.
+    fixture.join(join("g-consumer"));
+    assert!(fixture.shard.classic_group("g-consumer").is_some());
+}
