@@ -81,4 +81,6 @@ mod golden_test;
 #[cfg(test)]
 pub(crate) mod log_manager_test;
 #[cfg(test)]
+mod model_test;
+#[cfg(test)]
 mod unified_log_test;
