@@ -44,7 +44,9 @@ fn format_epochs_parses_back() {
         },
     ];
     assert_eq!(format_epochs(&epochs), "0\n2\n0 0\n2 20\n");
-    assert_eq!(parse_epochs(&format_epochs(&epochs)).unwrap(), epochs);
+    let text = format_epochs(&epochs);
+    assert_eq!(parse_epochs(&text).unwrap(), epochs);
+    assert!((1..text.len()).all(|length| parse_epochs(&text[..length]).is_err()));
 }
 
 #[test]

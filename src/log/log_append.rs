@@ -365,6 +365,7 @@ pub(crate) fn complete_transaction(
     segment: &LogSegment,
 ) -> std::io::Result<()> {
     if completed.is_aborted {
+        segment.mark_indexes_dirty();
         segment.txn_index.append(&AbortedTxn {
             producer_id: completed.producer_id,
             first_offset: completed.first_offset,

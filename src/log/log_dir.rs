@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -111,6 +111,9 @@ pub(crate) struct ProducerStateConfig {
     pub producer_id_expiration_ms: i32,
 }
 
+/// Writes `recovery-point-offset-checkpoint` of a directory.
+pub(crate) type RecoveryPointCheckpointer = Box<dyn Fn(&LogDir) -> Result<(), LogError> + Send + Sync>;
+
 /// What a node's logs share.
 pub(crate) struct LogContext {
     pub disk: Arc<dyn Disk>,
@@ -118,6 +121,7 @@ pub(crate) struct LogContext {
     pub cache: Arc<OpenFileCache>,
     pub producer_state: ProducerStateConfig,
     pub deferred: DeferredWork,
+    checkpointer: OnceLock<RecoveryPointCheckpointer>,
     jitter_state: AtomicU64,
 }
 
@@ -141,7 +145,21 @@ impl LogContext {
             clock,
             producer_state,
             deferred: DeferredWork::default(),
+            checkpointer: OnceLock::new(),
         })
+    }
+
+    pub fn set_checkpointer(&self, checkpointer: RecoveryPointCheckpointer) {
+        // A context has one manager.
+        let _ = self.checkpointer.set(checkpointer);
+    }
+
+    /// A log's recovery point went back: the checkpoint must not say more than is true, or a start would trust segments
+    /// that were written since.
+    pub fn checkpoint_recovery_points(&self, log_dir: &LogDir) -> Result<(), LogError> {
+        self.checkpointer
+            .get()
+            .map_or(Ok(()), |checkpoint| checkpoint(log_dir))
     }
 
     /// Any number: spreads the rolls of segments that were made together (`segment.jitter.ms`).

@@ -121,9 +121,14 @@ impl UnifiedLog {
                 break;
             }
             let is_active = index + 1 == segments.len();
-            segment
-                .flush(!is_active)
-                .map_err(|error| self.log_dir.fail(&segment.log_handle().path(), "flushing", error))?;
+            let flushed = segment.flush_log().and_then(|()| {
+                if is_active {
+                    Ok(())
+                } else {
+                    segment.flush_indexes()
+                }
+            });
+            flushed.map_err(|error| self.log_dir.fail(&segment.log_handle().path(), "flushing", error))?;
             if !is_active {
                 self.sync_snapshot(segments[index + 1].base_offset())?;
             }
@@ -196,8 +201,9 @@ impl UnifiedLog {
             if recovery_point < log_end_offset
                 && (is_active || segments[index + 1].base_offset() > recovery_point)
             {
-                segment.flush(true).map_err(fail)?;
+                segment.flush_log().map_err(fail)?;
             }
+            segment.flush_indexes().map_err(fail)?;
             segment.close();
         }
         self.dir
@@ -402,6 +408,10 @@ impl UnifiedLog {
         active
             .truncate_to(target_offset, self.context.clock.now_ms())
             .map_err(|error| self.read_error(active, error))?;
+        active
+            .flush_log()
+            .map_err(|error| self.log_dir.fail(&active.log_handle().path(), "flushing", error))?;
+        self.make_truncation_durable()?;
         self.publish_log_end(target_offset, active);
         self.change_epochs(&mut writer, |epochs| epochs.truncate_from_end(target_offset))?;
         self.rebuild_producers(&mut writer, target_offset)?;
@@ -435,6 +445,7 @@ impl UnifiedLog {
         self.recovery_point.fetch_min(new_offset, Ordering::AcqRel);
         self.remove_segments(writer, removed)?;
         let segment = self.create_segment(new_offset)?;
+        self.make_truncation_durable()?;
         self.segments.store(Arc::new(vec![Arc::clone(&segment)]));
         self.publish_log_end(new_offset, &segment);
         self.change_epochs(writer, |epochs| {
@@ -454,6 +465,14 @@ impl UnifiedLog {
         let log_end = self.log_end_offset_metadata();
         self.set_high_watermark(writer, log_end);
         Ok(())
+    }
+
+    /// What was removed must not come back with a power loss, behind or among records that were written since.
+    fn make_truncation_durable(&self) -> Result<(), LogError> {
+        self.dir
+            .sync_if_dirty(&*self.context.disk)
+            .map_err(|error| self.log_dir.fail(&self.dir.path(), "flushing", error))?;
+        self.context.checkpoint_recovery_points(&self.log_dir)
     }
 
     /// The producer state at `last_offset`, from the newest snapshot below it and the batches behind that.

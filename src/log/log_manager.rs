@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::checkpoint::{
     self, CLEAN_SHUTDOWN, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT,
 };
-use super::log_dir::{Deletion, LogContext, LogDir, ProducerStateConfig};
+use super::log_dir::{Deletion, LogContext, LogDir, ProducerStateConfig, RecoveryPointCheckpointer};
 use super::log_folder::{Folder, FolderKind};
 use super::recovery::LogLoader;
 use super::{LogConfig, LogError, TopicPartition, UnifiedLog};
@@ -97,7 +97,7 @@ pub struct LogManager {
     dirs: Vec<Arc<ManagedDir>>,
     /// The metadata log's directory if it is none of `log.dirs`.
     metadata_dir: Mutex<Option<Arc<ManagedDir>>>,
-    pub(super) logs: ArcSwap<Logs>,
+    pub(super) logs: Arc<ArcSwap<Logs>>,
     /// Logs on their way from another directory (`-future`): loaded, not served.
     future_logs: ArcSwap<Logs>,
     /// Held while logs are made, removed or moved.
@@ -195,12 +195,14 @@ impl LogManager {
             producer_id_expiration_ms: config.producer_id_expiration_ms,
         };
         let context = LogContext::new(disk, clock, config.max_open_files, producer_state);
+        let logs = Arc::new(ArcSwap::<Logs>::default());
+        context.set_checkpointer(recovery_point_checkpointer(&logs, &dirs, &context));
         Ok(Self {
             config,
             context,
             dirs,
             metadata_dir: Mutex::new(None),
-            logs: ArcSwap::default(),
+            logs,
             future_logs: ArcSwap::default(),
             changes: Mutex::new(()),
             background: Mutex::new(None),
@@ -623,22 +625,7 @@ impl LogManager {
         if !dir.loaded.load(Ordering::Acquire) {
             return Ok(());
         }
-        let offset_of = |log: &UnifiedLog| match name {
-            RECOVERY_POINT_CHECKPOINT => Some(log.recovery_point()),
-            HIGH_WATERMARK_CHECKPOINT => Some(log.high_watermark()),
-            // What the first segment's name does not say.
-            _ => {
-                let first = log.segment_base_offsets().first().copied().unwrap_or(0);
-                Some(log.log_start_offset()).filter(|offset| *offset > first)
-            }
-        };
-        let logs = self.logs.load();
-        let offsets: Offsets = logs
-            .values()
-            .filter(|log| *log.parent_dir() == *dir.path())
-            .filter_map(|log| offset_of(log).map(|offset| (log.topic_partition.clone(), offset)))
-            .collect();
-        dir.write_checkpoint(name, &offsets, self.disk())
+        write_checkpoint_of(dir, name, &self.logs.load(), self.disk())
     }
 
     // ---- directories
@@ -743,6 +730,44 @@ impl LogManager {
             .write_atomically(&path, checkpoint::format_clean_shutdown(broker_epoch).as_bytes())
             .map_err(|error| dir.dir.fail(&path, "writing", error))
     }
+}
+
+/// The entries of one of the checkpoints for the logs of a directory.
+fn write_checkpoint_of(dir: &ManagedDir, name: &str, logs: &Logs, disk: &dyn Disk) -> Result<(), LogError> {
+    let offset_of = |log: &UnifiedLog| match name {
+        RECOVERY_POINT_CHECKPOINT => Some(log.recovery_point()),
+        HIGH_WATERMARK_CHECKPOINT => Some(log.high_watermark()),
+        // What the first segment's name does not say.
+        _ => {
+            let first = log.segment_base_offsets().first().copied().unwrap_or(0);
+            Some(log.log_start_offset()).filter(|offset| *offset > first)
+        }
+    };
+    let offsets: Offsets = logs
+        .values()
+        .filter(|log| *log.parent_dir() == *dir.path())
+        .filter_map(|log| offset_of(log).map(|offset| (log.topic_partition.clone(), offset)))
+        .collect();
+    dir.write_checkpoint(name, &offsets, disk)
+}
+
+/// For logs whose recovery point goes back. Holds nothing that would keep the logs alive.
+fn recovery_point_checkpointer(
+    logs: &Arc<ArcSwap<Logs>>,
+    dirs: &[Arc<ManagedDir>],
+    context: &Arc<LogContext>,
+) -> RecoveryPointCheckpointer {
+    let (logs, dirs) = (Arc::downgrade(logs), dirs.to_vec());
+    let disk = Arc::clone(&context.disk);
+    Box::new(move |log_dir: &LogDir| {
+        let dir = dirs.iter().find(|dir| dir.path() == &**log_dir.path());
+        match (logs.upgrade(), dir) {
+            (Some(logs), Some(dir)) if dir.loaded.load(Ordering::Acquire) => {
+                write_checkpoint_of(dir, RECOVERY_POINT_CHECKPOINT, &logs.load(), &*disk)
+            }
+            _ => Ok(()),
+        }
+    })
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@
 //! is at or below the first batch's; every last offset fits into an i32 from it.
 
 use std::io;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::batch_scanner::{BatchScanner, HeaderScanner, PlacedBatch, ScanError};
@@ -58,6 +58,8 @@ pub(crate) struct LogSegment {
     roll_jitter_ms: i64,
     created_ms: AtomicI64,
     bytes_since_last_index_entry: AtomicUsize,
+    /// The indexes were changed since they were last synced.
+    indexes_dirty: AtomicBool,
     state: Mutex<WriterState>,
 }
 
@@ -108,13 +110,10 @@ impl LogSegment {
         let offset_index = OffsetIndex::open(offset_index, base_offset, config.max_index_size);
         let time_index = TimeIndex::open(time_index, base_offset, config.max_index_size);
         let txn_index = Self::txn_index(files, base_offset, has_txn_index);
-        Ok(Self::assemble(
-            log,
-            (offset_index, time_index, txn_index),
-            base_offset,
-            config,
-            size,
-        ))
+        let indexes = (offset_index, time_index, txn_index);
+        let segment = Self::assemble(log, indexes, base_offset, config, size);
+        segment.indexes_dirty.store(false, Ordering::Release);
+        Ok(segment)
     }
 
     fn txn_index(files: &SegmentFiles<'_>, base_offset: i64, present: bool) -> TransactionIndex {
@@ -143,6 +142,7 @@ impl LogSegment {
             roll_jitter_ms: config.roll_jitter_ms,
             created_ms: AtomicI64::new(config.now_ms),
             bytes_since_last_index_entry: AtomicUsize::new(0),
+            indexes_dirty: AtomicBool::new(true),
             state: Mutex::new(WriterState::default()),
         }
     }
@@ -201,6 +201,7 @@ impl LogSegment {
         }
         let mut since = self.bytes_since_last_index_entry.load(Ordering::Relaxed);
         if since > self.index_interval_bytes {
+            self.mark_indexes_dirty();
             self.offset_index.append(header.last_offset(), position as u32)?;
             self.time_index.maybe_append(so_far.timestamp, so_far.offset)?;
             since = 0;
@@ -267,6 +268,7 @@ impl LogSegment {
     /// Another segment is active now, or the log is closed: the time index gets its last entry.
     pub fn on_become_inactive(&self) -> io::Result<()> {
         let so_far = self.read_max_timestamp_so_far()?;
+        self.mark_indexes_dirty();
         self.time_index.maybe_append(so_far.timestamp, so_far.offset)?;
         self.offset_index.file().trim_to_valid_size()?;
         self.time_index.file().trim_to_valid_size()
@@ -423,6 +425,7 @@ impl LogSegment {
     /// Removes the batches from the one that holds `offset` on; returns the number of bytes.
     pub fn truncate_to(&self, offset: i64, now_ms: i64) -> Result<u64, ScanError> {
         let batch = self.translate_offset(offset)?;
+        self.mark_indexes_dirty();
         self.offset_index.truncate_to(offset)?;
         self.time_index.truncate_to(offset)?;
         self.txn_index.truncate_to(offset)?;
@@ -462,6 +465,7 @@ impl LogSegment {
 
     /// Begins a recovery: the indexes are built again from nothing by `recover_batch`.
     pub fn start_recovery(&self) -> io::Result<()> {
+        self.mark_indexes_dirty();
         self.offset_index.file().reset()?;
         self.time_index.file().reset()?;
         self.txn_index.reset()?;
@@ -481,15 +485,31 @@ impl LogSegment {
         self.note_batch(&batch.header, batch.position)
     }
 
-    /// Makes the records durable, and the indexes too if they will not be built again after power loss.
-    pub fn flush(&self, with_indexes: bool) -> io::Result<()> {
-        self.log.get()?.sync_data()?;
-        if with_indexes {
-            self.offset_index.file().sync()?;
-            self.time_index.file().sync()?;
-            self.txn_index.sync()?;
+    /// Transactions go into their index without passing through here.
+    pub fn mark_indexes_dirty(&self) {
+        self.indexes_dirty.store(true, Ordering::Release);
+    }
+
+    /// Makes the records durable.
+    pub fn flush_log(&self) -> io::Result<()> {
+        self.log.get()?.sync_data()
+    }
+
+    /// Makes the indexes durable, for a segment that a start will not build anew.
+    pub fn flush_indexes(&self) -> io::Result<()> {
+        if !self.indexes_dirty.swap(false, Ordering::AcqRel) {
+            return Ok(());
         }
-        Ok(())
+        let result = self
+            .offset_index
+            .file()
+            .sync()
+            .and_then(|()| self.time_index.file().sync())
+            .and_then(|()| self.txn_index.sync());
+        if result.is_err() {
+            self.mark_indexes_dirty();
+        }
+        result
     }
 
     fn handles(&self) -> [&Arc<FileHandle>; 4] {

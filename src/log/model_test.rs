@@ -26,7 +26,10 @@ const NOW: i64 = 1_700_000_000_000;
 const PRODUCER_ID: i64 = 5;
 
 fn environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
 }
 
 struct LastProduced {
@@ -82,14 +85,21 @@ fn read_all(log: &UnifiedLog, random: &mut fastrand::Rng) -> BTreeMap<i64, u64> 
     let start = log.log_start_offset();
     let mut offset = start;
     while offset < log.log_end_offset() {
-        let bytes = log.read_bytes(offset, random.usize(1..2000), FetchIsolation::LogEnd, true).unwrap();
+        let bytes = log
+            .read_bytes(offset, random.usize(1..2000), FetchIsolation::LogEnd, true)
+            .unwrap();
         let mut next = offset;
         for (header, batch) in Batches::of_bytes(&bytes).map_while(Result::ok) {
             // Epochs of a deleted head are gone even where a crash brings the head back.
             if let Some(epoch) = log.epoch_for_offset(header.base_offset.max(start)) {
-                assert_eq!(epoch, header.partition_leader_epoch);
+                let at = format!("start {start}, {:?}, {header:?}", log.leader_epochs());
+                assert_eq!(epoch, header.partition_leader_epoch, "{at}");
             } else {
-                assert!(log.leader_epochs().first().is_none_or(|(_, first)| *first > header.base_offset));
+                assert!(
+                    log.leader_epochs()
+                        .first()
+                        .is_none_or(|(_, first)| *first > header.base_offset)
+                );
             }
             for record in records_of(&batch).unwrap().map(Result::unwrap) {
                 if record.offset >= offset {
@@ -155,7 +165,10 @@ impl Model {
 
     fn note_history(&mut self, values: &[u64]) {
         for (index, value) in values.iter().enumerate() {
-            self.history.entry(self.end + index as i64).or_default().insert(*value);
+            self.history
+                .entry(self.end + index as i64)
+                .or_default()
+                .insert(*value);
         }
     }
 
@@ -168,7 +181,10 @@ impl Model {
         let (bytes, values) = self.batch(idempotent);
         self.note_history(&values);
         let now_ms = self.clock.now_ms();
-        let info = self.log.append_as_leader(&bytes, self.epoch, AppendOrigin::Client, now_ms).unwrap();
+        let info = self
+            .log
+            .append_as_leader(&bytes, self.epoch, AppendOrigin::Client, now_ms)
+            .unwrap();
         assert_eq!((info.first_offset, info.duplicate), (self.end, false));
         for value in &values {
             self.records.insert(self.end, *value);
@@ -177,15 +193,27 @@ impl Model {
         if idempotent {
             self.next_sequence += values.len() as i32;
             let (first_offset, last_offset) = (info.first_offset, info.last_offset);
-            self.last_produced = Some(LastProduced { bytes, first_offset, last_offset });
+            self.last_produced = Some(LastProduced {
+                bytes,
+                first_offset,
+                last_offset,
+            });
         }
         self.log.update_high_watermark(self.end);
     }
 
     fn truncate(&mut self) {
-        let target = self.random.i64(self.start..=self.end);
+        // To a batch's begin: what is left of one that is cut in its middle ends earlier after a restart, as in Kafka.
+        let wanted = self.random.i64(self.start..=self.end);
+        let bytes = self
+            .log
+            .read_bytes(wanted, 1, FetchIsolation::LogEnd, true)
+            .unwrap();
+        let base_offset = Batches::new(&bytes)
+            .next()
+            .map(|batch| batch.unwrap().0.base_offset);
+        let target = base_offset.filter(|base| *base >= self.start).unwrap_or(self.end);
         self.log.truncate_to(target).unwrap();
-        // The batch that holds the target goes as a whole: the log says what is left.
         let left = read_all(&self.log, &mut self.random);
         let last_left = left.keys().last().copied();
         assert!(last_left.is_none_or(|last| last < target));
@@ -230,6 +258,9 @@ impl Model {
         self.log = log;
         self.log.update_high_watermark(self.log.log_end_offset());
         self.log.check_invariants();
+        if self.last_produced.is_none() {
+            self.forget_producer();
+        }
     }
 
     /// The log start is where the checkpoint or the first segment says: deletions of heads may be forgotten.
@@ -258,7 +289,8 @@ impl Model {
         self.reopen();
         let found = read_all(&self.log, &mut self.random);
         self.adopt_start(&found);
-        self.records.extend(found.range(..self.records.keys().next().copied().unwrap_or(self.end)));
+        self.records
+            .extend(found.range(..self.records.keys().next().copied().unwrap_or(self.end)));
         self.check();
         self.send_last_again();
     }
@@ -271,9 +303,15 @@ impl Model {
             return;
         }
         let now_ms = self.clock.now_ms();
-        let info = self.log.append_as_leader(&last.bytes, self.epoch, AppendOrigin::Client, now_ms).unwrap();
+        let info = self
+            .log
+            .append_as_leader(&last.bytes, self.epoch, AppendOrigin::Client, now_ms)
+            .unwrap();
         assert!(info.duplicate);
-        assert_eq!((info.first_offset, info.last_offset), (last.first_offset, last.last_offset));
+        assert_eq!(
+            (info.first_offset, info.last_offset),
+            (last.first_offset, last.last_offset)
+        );
     }
 
     fn lose_power(&mut self) {
@@ -284,11 +322,14 @@ impl Model {
         let found = read_all(&self.log, &mut self.random);
         let end = self.log.log_end_offset();
         assert!(end >= durable, "log end {end} below what was flushed {durable}");
-        for (offset, value) in self.records.range(durable_start..durable) {
+        for (offset, value) in self.records.range(durable_start..durable.max(durable_start)) {
             assert_eq!(found.get(offset), Some(value), "offset {offset} was flushed");
         }
         for (offset, value) in &found {
-            assert!(self.history[offset].contains(value), "offset {offset} was never {value}");
+            assert!(
+                self.history[offset].contains(value),
+                "offset {offset} was never {value}"
+            );
         }
         self.start = self.log.log_start_offset();
         self.end = end;
@@ -303,12 +344,16 @@ impl Model {
         self.note_history(&values);
         let after = self.random.u64(0..4);
         if self.random.bool() {
-            self.disk.tear_write(after, self.random.usize(0..=100), std::io::ErrorKind::StorageFull);
+            self.disk
+                .tear_write(after, self.random.usize(0..=100), std::io::ErrorKind::StorageFull);
         } else {
-            self.disk.fail_from(SimOperation::AnyChange, after, std::io::ErrorKind::Other);
+            self.disk
+                .fail_from(SimOperation::AnyChange, after, std::io::ErrorKind::Other);
         }
         let now_ms = self.clock.now_ms();
-        let appended = self.log.append_as_leader(&bytes, self.epoch, AppendOrigin::Client, now_ms);
+        let appended = self
+            .log
+            .append_as_leader(&bytes, self.epoch, AppendOrigin::Client, now_ms);
         let acknowledged = appended.is_ok();
         self.disk.heal();
         self.disk.crash_process();
@@ -316,18 +361,32 @@ impl Model {
         let found = read_all(&self.log, &mut self.random);
         let end = self.log.log_end_offset();
         let attempted = self.end + values.len() as i64;
-        assert!(if acknowledged { end == attempted } else { end == self.end || end == attempted });
+        assert!(if acknowledged {
+            end == attempted
+        } else {
+            end == self.end || end == attempted
+        });
         for (index, value) in values.iter().enumerate().take((end - self.end) as usize) {
             self.records.insert(self.end + index as i64, *value);
         }
         self.end = end;
         self.adopt_start(&found);
-        self.records.extend(found.range(..self.records.keys().next().copied().unwrap_or(self.end)));
+        self.records
+            .extend(found.range(..self.records.keys().next().copied().unwrap_or(self.end)));
         self.check();
     }
 
     fn step(&mut self) {
-        match self.random.u8(0..100) {
+        let operation = self.random.u8(0..100);
+        if std::env::var("KAVKA_LOG_MODEL_TRACE").is_ok() {
+            let epochs = self.log.leader_epochs();
+            let (recovery_point, segments) = (self.log.recovery_point(), self.log.segment_base_offsets());
+            eprintln!(
+                "{}..{} {recovery_point} {epochs:?} {segments:?} op {operation}",
+                self.start, self.end
+            );
+        }
+        match operation {
             0..=54 => self.append(),
             55..=59 => self.log.roll().unwrap(),
             60..=65 => self.truncate(),

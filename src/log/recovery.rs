@@ -97,6 +97,11 @@ struct Loading<'a> {
 impl LogLoader<'_> {
     pub fn load(self) -> Result<Arc<UnifiedLog>, LogError> {
         let dir = PartitionDir::new(self.path.clone());
+        if !self.had_clean_shutdown {
+            // The process that died may not have synced what it made.
+            dir.mark_dirty();
+            self.log_dir.mark_dirty();
+        }
         let mut listing = self.list()?;
         if self.finish_interrupted_cleaning(&dir, &mut listing)? {
             listing = self.list()?;
@@ -301,6 +306,12 @@ impl Loading<'_> {
 
     fn load_segments(&mut self, listing: &Listing) -> Result<(), LogError> {
         let context = self.loader.context;
+        // From here on all are recovered in order by `recover_log`; out of order a later segment's leader epoch would hide
+        // that it began in an earlier one.
+        let recovered_later = (!self.loader.had_clean_shutdown).then(|| {
+            let floor = listing.segments.range(..=self.loader.recovery_point).next_back();
+            floor.map_or(i64::MIN, |(base_offset, _)| *base_offset)
+        });
         for (base_offset, kinds) in &listing.segments {
             if !kinds.contains(&FileKind::Log) {
                 for kind in kinds {
@@ -325,7 +336,7 @@ impl Loading<'_> {
                 });
             let (segment, is_sane) = opened.map_err(|error| self.loader.fail(&path, "opening", error))?;
             let segment = Arc::new(segment);
-            if !is_sane {
+            if !is_sane && recovered_later.is_none_or(|first| *base_offset < first) {
                 tracing::warn!(
                     "an index of {} is missing or damaged: building it anew",
                     path.display()
@@ -361,7 +372,11 @@ impl Loading<'_> {
         let valid = self.recover_batches(segment, &mut state)?;
         let io = |error: io::Error| self.fail(segment, "recovering", error.into());
         if valid < size {
-            segment.set_size(valid).map_err(io)?;
+            // Durably: what is cut must not come back behind what is written next.
+            segment
+                .set_size(valid)
+                .and_then(|()| segment.flush_log())
+                .map_err(io)?;
         }
         segment.on_become_inactive().map_err(io)?;
         self.producer_files().take_snapshot(&mut state)?;
@@ -411,8 +426,10 @@ impl Loading<'_> {
                 .recover_batch(&batch)
                 .map_err(|error| fail(error.into()))?;
             if header.magic >= 2 {
+                // The batches are right where the file is not: it may be older than they are, or of a time before a
+                // truncation. (Kafka adds epochs above the latest only.)
                 let epoch = header.partition_leader_epoch;
-                if epoch >= 0 && self.epochs.latest_epoch().is_none_or(|latest| epoch > latest) {
+                if epoch >= 0 && self.epochs.epoch_for_offset(header.base_offset) != Some(epoch) {
                     self.epochs_changed |= self.epochs.assign(epoch, header.base_offset);
                 }
             }
@@ -599,7 +616,7 @@ impl Loading<'_> {
             segment_base_offset: active.base_offset(),
             relative_position_in_segment: active.size() as i64,
         };
-        let mut unsynced_metadata = false;
+        let mut unsynced_metadata = !loader.had_clean_shutdown;
         if let (None, Some(new_id)) = (topic_id, loader.new_topic_id) {
             let path = self.dir.path().join(PARTITION_METADATA);
             let text = checkpoint::format_partition_metadata(new_id);
@@ -623,6 +640,7 @@ impl Loading<'_> {
             recovery_point,
             high_watermark: loader.high_watermark,
             unsynced_metadata,
+            unsynced_epochs: !loader.had_clean_shutdown,
         })
     }
 }

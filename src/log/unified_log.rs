@@ -137,6 +137,7 @@ pub(crate) struct LoadedLog {
     pub recovery_point: i64,
     pub high_watermark: i64,
     pub unsynced_metadata: bool,
+    pub unsynced_epochs: bool,
 }
 
 impl UnifiedLog {
@@ -161,7 +162,7 @@ impl UnifiedLog {
                 producer_state: loaded.producer_state,
                 closed: false,
                 truncations: 0,
-                unsynced_epochs: false,
+                unsynced_epochs: loaded.unsynced_epochs,
                 unsynced_metadata: loaded.unsynced_metadata,
             }),
             weak: Weak::clone(weak),
