@@ -213,6 +213,9 @@ impl Components {
                 "the controller did not unfence this broker".to_owned(),
             ));
         }
+        // Leaders are elected together with the unfencing; before this node has heard of it, its partitions are followers that
+        // would answer with the high watermark of the last checkpoint.
+        self.wait_until_published().await;
         self.serve_broker_listeners().await?;
         let tasks = LogTasks::start(&self.config, &self.log_manager, &self.clock, &self.control);
         *self
@@ -227,6 +230,15 @@ impl Components {
             "kavka started"
         );
         Ok(())
+    }
+
+    async fn wait_until_published(&self) {
+        let committed = self.raft.high_watermark().unwrap_or(0);
+        let _ = self
+            .loader
+            .published_offset()
+            .wait_for(|offset| *offset >= committed - 1)
+            .await;
     }
 
     fn publishers(&self) -> Vec<Arc<dyn MetadataPublisher>> {

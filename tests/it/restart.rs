@@ -126,8 +126,23 @@ fn kill_under_load_keeps_every_acknowledged_record_once_and_in_order() {
             .map(value_of)
             .collect();
         let wanted: Vec<String> = (0..*sent).map(|number| format!("{partition}-{number}")).collect();
-        assert_eq!(found.len(), wanted.len(), "records in partition {partition}");
-        assert!(found == wanted, "partition {partition} is out of order");
+        if let Some(index) = (0..found.len().max(wanted.len())).find(|i| found.get(*i) != wanted.get(*i)) {
+            let around = |values: &[String]| {
+                values
+                    .iter()
+                    .skip(index.saturating_sub(3))
+                    .take(12)
+                    .cloned()
+                    .collect::<Vec<_>>()
+            };
+            panic!(
+                "partition {partition} has {} records for {} that were acknowledged; from {index} on {:?} instead of {:?}",
+                found.len(),
+                wanted.len(),
+                around(&found),
+                around(&wanted)
+            );
+        }
     }
 }
 
