@@ -468,7 +468,10 @@ impl GroupShard {
                 Group::Classic(group) if all_expired && group.is_in(Empty) => {
                     records.push(GroupRecord::group_tombstone(group_id));
                 }
-                // An empty group of a newer protocol is left to the one who can serve it.
+                Group::Other(group) if all_expired && group.may_become_classic() => {
+                    records.extend(group.tombstones());
+                }
+                // A share group stays although it is empty; Kafka's does too.
                 Group::Classic(_) | Group::Other(_) => {}
             }
         }

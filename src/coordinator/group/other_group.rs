@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::records::GroupRecord;
-use crate::protocol::records::group::{GroupRecordKey, GroupRecordValue};
+use crate::protocol::records::group::{
+    ConsumerGroupTargetAssignmentMetadataValue, GroupRecordKey, GroupRecordValue,
+    ShareGroupTargetAssignmentMetadataValue, StreamsGroupTargetAssignmentMetadataValue,
+};
 use crate::protocol::{ErrorCode, StrBytes};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +38,8 @@ struct Member {
     epoch: i32,
     /// `MemberState` of its kind of group.
     state: i8,
+    /// The pattern that a consumer subscribes to.
+    regex: Option<StrBytes>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -79,6 +84,7 @@ pub fn owner_of(key: &GroupRecordKey) -> Option<(GroupKind, &StrBytes)> {
     })
 }
 
+const ASSIGNMENT_RANK: u8 = 1;
 const GROUP_RANK: u8 = 2;
 
 /// The member that a record is about, in the order in which a member's records are removed.
@@ -105,7 +111,7 @@ fn rank(key: &GroupRecordKey) -> u8 {
         | GroupRecordKey::StreamsGroupMetadata(_) => GROUP_RANK,
         GroupRecordKey::ConsumerGroupTargetAssignmentMetadata(_)
         | GroupRecordKey::ShareGroupTargetAssignmentMetadata(_)
-        | GroupRecordKey::StreamsGroupTargetAssignmentMetadata(_) => 1,
+        | GroupRecordKey::StreamsGroupTargetAssignmentMetadata(_) => ASSIGNMENT_RANK,
         _ => 0,
     }
 }
@@ -154,6 +160,7 @@ impl OtherGroup {
         }
     }
 
+    /// Empty, and with nothing elsewhere that would be left behind if it went.
     pub fn may_become_classic(&self) -> bool {
         self.kind != GroupKind::Share && self.members.is_empty()
     }
@@ -216,8 +223,12 @@ impl OtherGroup {
             Some(GroupRecordValue::StreamsGroupCurrentMemberAssignment(value)) => {
                 (value.member_epoch, value.state)
             }
-            Some(_) => {
-                self.members.entry(member_id.clone()).or_default();
+            Some(value) => {
+                let member = self.members.entry(member_id.clone()).or_default();
+                if let GroupRecordValue::ConsumerGroupMemberMetadata(value) = value {
+                    let regex = value.subscribed_topic_regex.as_ref();
+                    member.regex = regex.filter(|regex| !regex.is_empty()).cloned();
+                }
                 return;
             }
             None if is_membership => {
@@ -226,18 +237,20 @@ impl OtherGroup {
             }
             None => return,
         };
-        self.members.insert(member_id.clone(), Member { epoch, state });
+        let member = self.members.entry(member_id.clone()).or_default();
+        (member.epoch, member.state) = (epoch, state);
     }
 
     pub fn member_ids(&self) -> impl Iterator<Item = &StrBytes> {
         self.members.keys()
     }
 
-    /// A member has not shown up: its records go, and the group is in another epoch.
+    /// A member has not shown up: its records go, and the group is in another epoch. With the last one the target
+    /// assignment is that of nobody.
     pub fn fence(&self, member_id: &StrBytes) -> Vec<GroupRecord> {
-        if !self.members.contains_key(member_id) {
+        let Some(member) = self.members.get(member_id) else {
             return Vec::new();
-        }
+        };
         let mut keys: Vec<(u8, &GroupRecordKey)> = self
             .live
             .values()
@@ -246,24 +259,67 @@ impl OtherGroup {
             .map(|((order, _), key)| (order, key))
             .collect();
         keys.sort_by_key(|(order, _)| *order);
+        let mut others = self.members.iter().filter(|(other, _)| *other != member_id);
+        let regex = member.regex.as_ref();
+        let regex = regex.filter(|regex| !others.any(|(_, other)| other.regex.as_ref() == Some(regex)));
+        let unused = self.live.values().filter(|key| match key {
+            GroupRecordKey::ConsumerGroupRegularExpression(key) => Some(&key.regular_expression) == regex,
+            _ => false,
+        });
         let tombstone = |key: &GroupRecordKey| GroupRecord {
             key: key.clone(),
             value: None,
         };
-        let mut records: Vec<GroupRecord> = keys.into_iter().map(|(_, key)| tombstone(key)).collect();
-        records.extend(self.next_epoch());
+        let keys = keys.into_iter().map(|(_, key)| key).chain(unused);
+        let mut records: Vec<GroupRecord> = keys.map(tombstone).collect();
+        records.extend(self.next_epoch(self.members.len() == 1));
         records
     }
 
-    fn next_epoch(&self) -> Option<GroupRecord> {
-        let mut record = self.metadata.clone()?;
-        match &mut record.value {
-            Some((GroupRecordValue::ConsumerGroupMetadata(value), _)) => value.epoch += 1,
-            Some((GroupRecordValue::ShareGroupMetadata(value), _)) => value.epoch += 1,
-            Some((GroupRecordValue::StreamsGroupMetadata(value), _)) => value.epoch += 1,
-            _ => return None,
-        }
-        Some(record)
+    /// The group's record of the next epoch, and if it is empty then, that of the assignment.
+    fn next_epoch(&self, is_empty: bool) -> Vec<GroupRecord> {
+        let Some(mut record) = self.metadata.clone() else {
+            return Vec::new();
+        };
+        let assignment = match &mut record.value {
+            Some((GroupRecordValue::ConsumerGroupMetadata(value), _)) => {
+                value.epoch += 1;
+                value.metadata_hash = if is_empty { 0 } else { value.metadata_hash };
+                let assignment = ConsumerGroupTargetAssignmentMetadataValue {
+                    assignment_epoch: value.epoch,
+                    ..Default::default()
+                };
+                self.assignment_record(assignment.into())
+            }
+            Some((GroupRecordValue::ShareGroupMetadata(value), _)) => {
+                value.epoch += 1;
+                value.metadata_hash = if is_empty { 0 } else { value.metadata_hash };
+                let assignment = ShareGroupTargetAssignmentMetadataValue {
+                    assignment_epoch: value.epoch,
+                    ..Default::default()
+                };
+                self.assignment_record(assignment.into())
+            }
+            Some((GroupRecordValue::StreamsGroupMetadata(value), _)) => {
+                value.epoch += 1;
+                let assignment = StreamsGroupTargetAssignmentMetadataValue {
+                    assignment_epoch: value.epoch,
+                    ..Default::default()
+                };
+                self.assignment_record(assignment.into())
+            }
+            _ => return Vec::new(),
+        };
+        let assignment = assignment.filter(|_| is_empty);
+        std::iter::once(record).chain(assignment).collect()
+    }
+
+    fn assignment_record(&self, value: GroupRecordValue) -> Option<GroupRecord> {
+        let key = self.live.values().find(|key| rank(key) == ASSIGNMENT_RANK)?;
+        Some(GroupRecord {
+            key: key.clone(),
+            value: Some((value, 0)),
+        })
     }
 
     /// Removes all that the log has of it.

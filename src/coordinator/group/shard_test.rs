@@ -307,18 +307,47 @@ fn members_of_newer_protocols_that_do_not_show_up_are_removed_as_kafka_does() {
     for group in ["g-consumer", "g-share", "g-streams"] {
         assert_eq!(state(&fixture, group), "Empty", "{group}");
     }
-    let names: Vec<_> = fixture.log[before..]
-        .iter()
-        .filter(|record| matches!(owner_of(&record.key), Some((_, id)) if **id == *"g-share"))
-        .map(|record| (record.key.name(), record.value.is_some()))
-        .collect();
-    let expected = [
+    // What Kafka 4.4 itself writes when it has been started on this log for as long.
+    let written = |group: &str| -> Vec<(&'static str, bool)> {
+        let of_group =
+            |record: &&GroupRecord| matches!(owner_of(&record.key), Some((_, id)) if **id == *group);
+        let records = fixture.log[before..].iter().filter(of_group);
+        records
+            .map(|record| (record.key.name(), record.value.is_some()))
+            .collect()
+    };
+    let share = [
         ("ShareGroupCurrentMemberAssignmentKey", false),
         ("ShareGroupTargetAssignmentMemberKey", false),
         ("ShareGroupMemberMetadataKey", false),
         ("ShareGroupMetadataKey", true),
+        ("ShareGroupTargetAssignmentMetadataKey", true),
     ];
-    assert_eq!(names, expected);
+    assert_eq!(written("g-share"), share);
+    let consumer = [
+        ("ConsumerGroupCurrentMemberAssignmentKey", false),
+        ("ConsumerGroupTargetAssignmentMemberKey", false),
+        ("ConsumerGroupMemberMetadataKey", false),
+        ("ConsumerGroupRegularExpressionKey", false),
+        ("ConsumerGroupMetadataKey", true),
+        ("ConsumerGroupCurrentMemberAssignmentKey", false),
+        ("ConsumerGroupTargetAssignmentMemberKey", false),
+        ("ConsumerGroupMemberMetadataKey", false),
+        ("ConsumerGroupMetadataKey", true),
+        ("ConsumerGroupTargetAssignmentMetadataKey", true),
+    ];
+    assert_eq!(written("g-consumer"), consumer);
+    // Once its offsets have expired an empty group goes, but for a share group.
+    let expired = fixture.shard.expire(fixture.now_ms + 3_000_000_000_000);
+    let is_gone = |id: &str| {
+        let of_group =
+            |record: &&GroupRecord| matches!(owner_of(&record.key), Some((_, owner)) if **owner == *id);
+        expired.iter().filter(of_group).count() > 0
+    };
+    assert_eq!(
+        (is_gone("g-consumer"), is_gone("g-streams"), is_gone("g-share")),
+        (true, true, false)
+    );
     // An empty one makes room for a classic group.
     fixture.join(join("g-consumer"));
     assert!(fixture.shard.classic_group("g-consumer").is_some());
