@@ -292,6 +292,11 @@ impl SimDisk {
                 names.insert(path.clone(), *inode);
             }
         }
+        // A folder that is lost takes its files along.
+        names.retain(|path, _| {
+            path.parent()
+                .is_none_or(|parent| state.durable_directories.contains(parent))
+        });
         let files = state
             .files
             .iter()

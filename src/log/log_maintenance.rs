@@ -43,6 +43,12 @@ impl UnifiedLog {
         active
             .on_become_inactive()
             .map_err(|error| self.log_dir.fail(&active.log_handle().path(), "closing", error))?;
+        // With all of it durable already a start would take its indexes as they are.
+        if self.recovery_point.load(Ordering::Acquire) >= base_offset {
+            active
+                .flush_indexes()
+                .map_err(|error| self.log_dir.fail(&active.log_handle().path(), "flushing", error))?;
+        }
         let segment = self.create_segment(base_offset)?;
         let mut segments = Segments::clone(&self.segments.load());
         segments.push(Arc::clone(&segment));

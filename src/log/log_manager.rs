@@ -416,6 +416,8 @@ impl LogManager {
         is_new: bool,
     ) -> Result<Arc<UnifiedLog>, LogError> {
         let path = dir.path().join(topic_partition.to_string());
+        // What is in a folder that was there before is not trusted.
+        let is_new = is_new && !self.disk().exists(&path);
         if !self.disk().exists(&path) {
             self.disk()
                 .create_dir_all(&path)

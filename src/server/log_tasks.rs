@@ -1,4 +1,5 @@
-//! The clockwork of the logs: retention, flushes, checkpoints, removal of deleted files. File work runs on blocking threads.
+//! The clockwork of the logs: their own thread (retention, flushes, checkpoints, removal of deleted files), and the
+//! checkpoint of high watermarks, which is a task on a blocking thread.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,10 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::config::KafkaConfig;
 use crate::io::clock::Clock;
-use crate::log::{LogError, LogManager};
-
-/// How often deleted files are looked for when nothing says when the next is due.
-const DELETION_INTERVAL: Duration = Duration::from_secs(15);
+use crate::log::{BackgroundIntervals, LogError, LogManager};
 
 /// The running tasks; they end with it.
 #[derive(Debug, Default)]
@@ -37,6 +35,16 @@ impl LogTasks {
         runtime: &Handle,
     ) -> Self {
         let initial = millis(config.log_initial_task_delay_ms);
+        let intervals = BackgroundIntervals {
+            initial_delay_ms: config.log_initial_task_delay_ms,
+            retention_check_ms: config.log_retention_check_interval_ms,
+            flush_check_ms: config.log_flush_scheduler_interval_ms,
+            recovery_point_checkpoint_ms: config.log_flush_offset_checkpoint_interval_ms.into(),
+            log_start_offset_checkpoint_ms: config.log_flush_start_offset_checkpoint_interval_ms.into(),
+        };
+        if let Err(error) = log_manager.start_background(intervals) {
+            tracing::error!(%error, "could not start the thread of the logs: no retention, no checkpoints");
+        }
         let mut started = Self::default();
         let mut add = |name: &'static str, every: Duration, work: Work| {
             let logs = Arc::clone(log_manager);
@@ -48,36 +56,6 @@ impl LogTasks {
                     on_blocking_thread(name, move || work(&logs, clock.now_ms()))
                 })));
         };
-        add(
-            "retention",
-            millis(config.log_retention_check_interval_ms),
-            |logs, now_ms| {
-                logs.run_retention(now_ms);
-                Ok(())
-            },
-        );
-        add(
-            "flush",
-            millis(config.log_flush_scheduler_interval_ms),
-            |logs, now_ms| {
-                logs.run_flush(now_ms);
-                Ok(())
-            },
-        );
-        add(
-            "recovery point checkpoint",
-            millis(config.log_flush_offset_checkpoint_interval_ms.into()),
-            |logs, _| logs.checkpoint_recovery_points(),
-        );
-        add(
-            "log start offset checkpoint",
-            millis(config.log_flush_start_offset_checkpoint_interval_ms.into()),
-            |logs, _| logs.checkpoint_log_start_offsets(),
-        );
-        add("deletion", DELETION_INTERVAL, |logs, now_ms| {
-            logs.run_deletion(now_ms);
-            Ok(())
-        });
         add(
             "high watermark checkpoint",
             millis(config.replica_high_watermark_checkpoint_interval_ms),
