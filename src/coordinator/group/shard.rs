@@ -109,7 +109,7 @@ pub enum GroupPending {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Group {
     Classic(Box<ClassicGroup>),
-    Other(OtherGroup),
+    Other(Box<OtherGroup>),
 }
 
 impl Group {
@@ -367,7 +367,7 @@ impl GroupShard {
         };
         let group_id = owned(group_id);
         let mut group = match self.groups.get(&group_id) {
-            Some(Group::Other(group)) if group.kind() == kind => group.clone(),
+            Some(Group::Other(group)) if group.kind() == kind => OtherGroup::clone(group),
             // A tombstone of what is not there, or is something else by now.
             _ if value.is_none() => return,
             _ => OtherGroup::new(kind),
@@ -375,7 +375,7 @@ impl GroupShard {
         group.replay(key, value);
         match group.is_gone() {
             true => self.forget_group(offset, &group_id),
-            false => self.put_group(offset, &group_id, Group::Other(group)),
+            false => self.put_group(offset, &group_id, Group::Other(Box::new(group))),
         }
     }
 }
