@@ -243,6 +243,7 @@ fn restart_leads_the_next_epoch_and_hands_over_what_was_committed() {
     until_leader(&events);
     client.append(1, vec![feature(33)]).unwrap();
     client.shutdown();
+    drop(client);
 
     let client = open(&disk, &log_dir, config()).unwrap();
     let led = until_leader(&listen(&client));
@@ -311,6 +312,7 @@ fn quorum_state_that_cannot_be_written_makes_no_leader() {
     let client = open(&disk, &log_dir, config()).unwrap();
     until_leader(&listen(&client));
     client.shutdown();
+    drop(client);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let manager = LogManager::open(
         LogManagerConfig::new(vec![log_dir.clone()]),
@@ -427,6 +429,8 @@ fn snapshot_made_is_handed_over_at_the_next_start_and_retention_drops_what_prece
     log.clean(61_000, everything).unwrap();
     assert!(!disk.exists(&deleted));
     client.shutdown();
+    // Whoever holds the log holds the directory's lock.
+    drop((client, log));
 
     let client = open(&disk, &log_dir, config()).unwrap();
     let led = until_leader(&listen(&client));
