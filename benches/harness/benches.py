@@ -32,8 +32,12 @@ def bench(name, rounds=5, systems=("apache", "kavka", "bare")):
 class Round:
     """What a bench function gets beside the system: where its figures go, and how large it may be."""
 
-    def __init__(self, figures, bench_name, system, scale):
-        self.figures, self.bench_name, self.system, self.scale = figures, bench_name, system, scale
+    def __init__(self, figures, bench_name, system, options):
+        self.figures, self.bench_name, self.system, self.scale = figures, bench_name, system, options.scale
+        self.match = re.compile(options.match)
+
+    def wants(self, figure):
+        return self.match.search(figure)
 
     def lower(self, figure, unit, value):
         self.figures.add(self.bench_name, figure, unit, "lower", self.system.kind, value)
@@ -57,7 +61,9 @@ def produce(round, system, label, megabytes, warm_up=0, **options):
     """Closed loop; CPU for a GB and throughput."""
     partitions = options.setdefault("partitions", 6)
     options.setdefault("producers", 4)
-    topic = options.pop("topic", None) or system.topic(partitions)
+    topic = system.topic(partitions)
+    if not round.wants(f"produce {label}"):
+        return topic
     if warm_up:
         system.load("run", topic=topic, bytes=round.bytes(warm_megabytes(system, warm_up)), **options)
     done = system.load("run", topic=topic, bytes=round.bytes(megabytes), **options)
@@ -70,6 +76,8 @@ def produce(round, system, label, megabytes, warm_up=0, **options):
 def fetch(round, system, label, topic, megabytes, warm_up=0, **options):
     options.setdefault("partitions", 6)
     options.setdefault("consumers", 1)
+    if not round.wants(f"fetch {label}"):
+        return
     if warm_up:
         system.load("run", topic=topic, bytes=round.bytes(warm_megabytes(system, warm_up)), **options)
     done = system.load("run", topic=topic, bytes=round.bytes(megabytes), **options)

@@ -97,18 +97,18 @@ def profile(bench, options, work, results):
     load = build_load()
     if kind == "kavka":
         os.environ["KAVKA_BIN"] = str(servers.kavka_binary())
-    system = System(kind, work, load)
+    system = System(kind, work, load, options.set)
     figures = Figures()
     results.mkdir(parents=True, exist_ok=True)
     data = work / "perf.data"
     system.fresh()
     system.start()
     recorder = subprocess.Popen(
-        ["perf", "record", "-q", "-e", "cpu-clock", "-F", "499", "--call-graph", "dwarf,16384", "-p",
+        ["perf", "record", "-q", "-e", "cpu-clock", "-F", "997", "--call-graph", "dwarf,16384", "-p",
          str(system.process.pid), "-o", str(data)], stdout=subprocess.DEVNULL, stderr=sys.stderr)
     try:
         time.sleep(0.5)
-        bench.function(Round(figures, bench.name, system, options.scale), system)
+        bench.function(Round(figures, bench.name, system, options), system)
     finally:
         recorder.send_signal(signal.SIGINT)
         recorder.wait()

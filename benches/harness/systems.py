@@ -52,7 +52,7 @@ def memory_bytes(pid):
 class System:
     """One system; `fresh()` gives it an empty, formatted directory, `start()` a process."""
 
-    def __init__(self, kind, directory, load):
+    def __init__(self, kind, directory, load, properties=()):
         self.kind = kind
         self.load_binary = load
         self.directory = directory / kind
@@ -65,7 +65,7 @@ class System:
             self.directory.mkdir(parents=True)
             self.port = servers.free_ports(1)[0]
         else:
-            self.server = servers.Server(kind, self.directory, extra_properties="num.partitions=1\n")
+            self.server = servers.Server(kind, self.directory, extra_properties="".join(f"{line}\n" for line in properties))
             self.port = self.server.port
             self.server.format()
             shutil.copytree(self.directory, self.template)
