@@ -67,6 +67,7 @@ impl GroupCoordinatorService {
             topic: GROUP_METADATA_TOPIC.into(),
             context: ContextConfig {
                 compression: config.offsets_topic_compression,
+                base_sequence: 0,
                 write_timeout_ms: i64::from(config.offsets_commit_timeout_ms),
             },
             load_buffer_bytes: config.offsets_load_buffer_size,

@@ -13,12 +13,15 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::log::{PartitionLog, error_code};
-use super::shard::{CoordinatorShard, Effect, OperationContext, Outcome, Token};
+use super::shard::{
+    CoordinatorShard, Effect, OperationContext, Outcome, Token, TransactionEnd, TransactionalProducer,
+};
 use super::timer::{TimerEvent, TimerQueue};
 use crate::io::clock::Clock;
 use crate::log::TopicPartition;
 use crate::metadata::MetadataImage;
 use crate::protocol::ErrorCode;
+use crate::record::control_record::{ControlRecordType, EndTransactionMarker, control_batch};
 use crate::record::{BatchBuilder, BatchOptions, Compression};
 
 /// Completes a write operation.
@@ -35,6 +38,11 @@ pub enum Event<S: CoordinatorShard> {
         operation: WriteOperation<S>,
     },
     Read(ReadOperation<S>),
+    /// Ends a transaction on the partition.
+    EndTransaction {
+        end: TransactionEnd,
+        answer: Answer,
+    },
 }
 
 /// Waits for records to be committed.
@@ -52,6 +60,7 @@ struct Deferred<S: CoordinatorShard> {
 
 struct Batch<S: CoordinatorShard> {
     base_offset: i64,
+    producer: Option<TransactionalProducer>,
     records: Vec<(Bytes, Option<Bytes>)>,
     size: usize,
     waiting: Vec<Waiting<S>>,
@@ -64,6 +73,8 @@ pub struct OutOfSync;
 #[derive(Debug, Clone)]
 pub struct ContextConfig {
     pub compression: Compression,
+    /// Of every batch: Kafka's group coordinator writes 0, with a producer or without; its transaction coordinator -1 (none).
+    pub base_sequence: i32,
     /// An operation that is not committed by then is answered with an error.
     pub write_timeout_ms: i64,
 }
@@ -158,6 +169,7 @@ impl<S: CoordinatorShard> PartitionContext<S> {
                 self.apply(outcome);
             }
             Event::Read(operation) => operation(&self.shard, self.committed),
+            Event::EndTransaction { end, answer } => self.end_transaction(end, answer),
         }
     }
 
@@ -288,7 +300,12 @@ impl<S: CoordinatorShard> PartitionContext<S> {
             self.wait_for_what_is_uncommitted(waiting);
             return;
         }
-        let result = self.gather(outcome.records, outcome.replay, outcome.atomic);
+        let result = self.gather(
+            outcome.records,
+            outcome.replay,
+            outcome.atomic,
+            outcome.transaction,
+        );
         match (result, &mut self.batch) {
             (Ok(()), Some(batch)) => batch.waiting.push(waiting),
             (Ok(()), None) => self.completions.push_back((waiting, Ok(()))),
@@ -329,7 +346,13 @@ impl<S: CoordinatorShard> PartitionContext<S> {
     }
 
     /// Replays records and adds them to the batch.
-    fn gather(&mut self, records: Vec<S::Record>, replay: bool, atomic: bool) -> Result<(), ErrorCode> {
+    fn gather(
+        &mut self,
+        records: Vec<S::Record>,
+        replay: bool,
+        atomic: bool,
+        producer: Option<TransactionalProducer>,
+    ) -> Result<(), ErrorCode> {
         let mut encoded = Vec::with_capacity(records.len());
         for record in &records {
             match S::encode(record) {
@@ -341,6 +364,13 @@ impl<S: CoordinatorShard> PartitionContext<S> {
             }
         }
         let max = self.batch_bytes_max();
+        if self
+            .batch
+            .as_ref()
+            .is_some_and(|batch| batch.producer != producer)
+        {
+            self.flush()?;
+        }
         if atomic {
             self.make_room(encoded.iter().map(size_of_record).sum(), max)?;
         }
@@ -350,10 +380,12 @@ impl<S: CoordinatorShard> PartitionContext<S> {
                 self.make_room(size, max)?;
             }
             if replay {
-                self.shard.replay(self.next, -1, record);
+                let producer_id = producer.map_or(-1, |producer| producer.producer_id);
+                self.shard.replay(self.next, producer_id, record);
             }
             let batch = self.batch.get_or_insert_with(|| Batch {
                 base_offset: self.next,
+                producer,
                 records: Vec::new(),
                 size: crate::record::RECORD_BATCH_OVERHEAD,
                 waiting: Vec::new(),
@@ -378,7 +410,8 @@ impl<S: CoordinatorShard> PartitionContext<S> {
         let Some(batch) = self.batch.take() else {
             return Ok(());
         };
-        let written = build(&batch.records, self.clock.now_ms(), self.config.compression).and_then(|bytes| {
+        let options = options(&self.config, batch.producer);
+        let written = build(&batch.records, self.clock.now_ms(), options).and_then(|bytes| {
             if bytes.len() > self.log.max_message_bytes(&self.topic_partition) {
                 tracing::error!(
                     partition = %self.topic_partition, bytes = bytes.len(),
@@ -411,6 +444,49 @@ impl<S: CoordinatorShard> PartitionContext<S> {
         }
     }
 
+    /// Writes a marker behind all that was gathered, and applies it.
+    fn end_transaction(&mut self, end: TransactionEnd, answer: Answer) {
+        let waiting = Waiting {
+            pending: None,
+            answer: Some(answer),
+        };
+        // What cannot be written has told those who wait; the marker goes its own way.
+        let _ = self.flush();
+        match self.write_marker(end) {
+            Ok(offset) if offset == self.next + 1 => {
+                let producer_id = end.producer.producer_id;
+                self.shard
+                    .replay_end_transaction_marker(self.next, producer_id, end.committed);
+                self.next = offset;
+                self.written = offset;
+                self.defer(vec![waiting]);
+            }
+            Ok(offset) => {
+                tracing::error!(
+                    partition = %self.topic_partition, offset, expected = self.next + 1,
+                    "the coordinator is out of sync with its log and will be loaded again"
+                );
+                self.out_of_sync = true;
+                self.complete(vec![waiting], Err(ErrorCode::NotCoordinator));
+            }
+            Err(error) => self.complete(vec![waiting], Err(error)),
+        }
+    }
+
+    fn write_marker(&self, end: TransactionEnd) -> Result<i64, ErrorCode> {
+        let batch = marker_batch(end, self.clock.now_ms())?;
+        let appended = self.log.append_marker(
+            &self.topic_partition,
+            self.leader_epoch,
+            batch,
+            end.transaction_version,
+        );
+        appended.map_err(|error| {
+            tracing::warn!(partition = %self.topic_partition, %error, "a marker could not be written");
+            error_code(&error)
+        })
+    }
+
     fn fail(&mut self, batch: Batch<S>, error: ErrorCode) -> Result<(), ErrorCode> {
         let effects = self.shard.revert(batch.base_offset);
         self.run_effects(effects);
@@ -420,21 +496,51 @@ impl<S: CoordinatorShard> PartitionContext<S> {
     }
 }
 
+/// The control batch that ends a transaction.
+pub(crate) fn marker_batch(end: TransactionEnd, now_ms: i64) -> Result<Bytes, ErrorCode> {
+    let control_type = match end.committed {
+        true => ControlRecordType::Commit,
+        false => ControlRecordType::Abort,
+    };
+    let marker = EndTransactionMarker {
+        control_type,
+        coordinator_epoch: end.coordinator_epoch,
+    };
+    let options = BatchOptions {
+        producer_id: end.producer.producer_id,
+        producer_epoch: end.producer.producer_epoch,
+        is_transactional: true,
+        ..Default::default()
+    };
+    control_batch(options, control_type, &marker.value(), now_ms).map_err(|error| {
+        tracing::error!(%error, "a marker cannot be built");
+        ErrorCode::UnknownServerError
+    })
+}
+
 fn size_of_record((key, value): &(Bytes, Option<Bytes>)) -> usize {
     RECORD_OVERHEAD_MAX + key.len() + value.as_ref().map_or(0, Bytes::len)
 }
 
-fn build(
-    records: &[(Bytes, Option<Bytes>)],
-    now_ms: i64,
-    compression: Compression,
-) -> Result<Bytes, ErrorCode> {
-    let mut builder = BatchBuilder::new(BatchOptions {
-        compression,
-        // Kafka's coordinators write 0 here, without a producer.
-        base_sequence: 0,
+fn options(config: &ContextConfig, producer: Option<TransactionalProducer>) -> BatchOptions {
+    let options = BatchOptions {
+        compression: config.compression,
+        base_sequence: config.base_sequence,
         ..Default::default()
-    });
+    };
+    match producer {
+        None => options,
+        Some(producer) => BatchOptions {
+            producer_id: producer.producer_id,
+            producer_epoch: producer.producer_epoch,
+            is_transactional: true,
+            ..options
+        },
+    }
+}
+
+fn build(records: &[(Bytes, Option<Bytes>)], now_ms: i64, options: BatchOptions) -> Result<Bytes, ErrorCode> {
+    let mut builder = BatchBuilder::new(options);
     for (key, value) in records {
         builder.append(now_ms, Some(key), value.as_deref(), &[]);
     }
@@ -446,4 +552,4 @@ fn build(
 
 #[cfg(test)]
 #[path = "context_test.rs"]
-mod context_test;
+pub(crate) mod context_test;

@@ -105,8 +105,9 @@ impl CoordinatorShard for Numbers {
     }
 }
 
+/// A log that is a vector; other coordinators' tests use it too.
 #[derive(Default)]
-struct MemoryLog {
+pub(crate) struct MemoryLog {
     batches: Mutex<Vec<Bytes>>,
     end: AtomicI64,
     high_watermark: AtomicI64,
@@ -118,7 +119,7 @@ struct MemoryLog {
 }
 
 impl MemoryLog {
-    fn new(commits_at_once: bool) -> Arc<MemoryLog> {
+    pub(crate) fn new(commits_at_once: bool) -> Arc<MemoryLog> {
         Arc::new(MemoryLog {
             commits_at_once,
             max_bytes: 1000,
@@ -236,6 +237,7 @@ impl Harness {
         let (log, clock) = (MemoryLog::new(commits_at_once), Arc::new(ManualClock::default()));
         let config = ContextConfig {
             compression: Compression::None,
+            base_sequence: 0,
             write_timeout_ms: 5000,
         };
         let context = PartitionContext::new(
@@ -496,6 +498,7 @@ fn runtime(log: Arc<MemoryLog>, executor: &tokio::runtime::Handle) -> Coordinato
         topic: "numbers".into(),
         context: ContextConfig {
             compression: Compression::None,
+            base_sequence: 0,
             write_timeout_ms: 60_000,
         },
         load_buffer_bytes: 1000,
@@ -591,4 +594,69 @@ fn parked_reply_is_given_when_the_shard_says_so() {
         let refused = runtime.write_parked(0, |_, _, _| Err(ErrorCode::UnknownServerError.into()));
         assert_eq!(refused.await, Err(ErrorCode::UnknownServerError.into()));
     });
+}
+
+#[test]
+fn records_of_a_transaction_have_a_batch_of_their_own_and_a_marker_ends_them() {
+    let mut harness = Harness::new(false);
+    let answered = Answered::default();
+    let producer = TransactionalProducer {
+        producer_id: 9,
+        producer_epoch: 2,
+    };
+    harness.write(&answered, "plain", set("a", 1));
+    let mut transactional = set("b", 2);
+    transactional.transaction = Some(producer);
+    harness.write(&answered, "transactional", transactional);
+    let noted = answered.clone();
+    harness.context.handle(Event::EndTransaction {
+        end: TransactionEnd {
+            producer,
+            coordinator_epoch: 4,
+            committed: true,
+            transaction_version: 0,
+        },
+        answer: Box::new(move |result| noted.lock().unwrap().push(("marker", result))),
+    });
+    harness.write(&answered, "after", set("c", 3));
+    harness.settle().unwrap();
+    let batches = harness.log.batches.lock().unwrap().clone();
+    let headers: Vec<_> = batches
+        .iter()
+        .map(|batch| crate::record::BatchHeader::parse(batch).unwrap())
+        .map(|header| (header.producer_id, header.is_transactional(), header.is_control()))
+        .collect();
+    let (plain, own, marker) = ((-1, false, false), (9, true, false), (9, true, true));
+    assert_eq!(headers, [plain, own, marker, plain]);
+    assert_eq!(harness.context.shard().markers, [(2, 9, true)]);
+    assert!(answered.lock().unwrap().is_empty());
+    harness.commit();
+    let names: Vec<_> = answered.lock().unwrap().iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["plain", "transactional", "marker", "after"]);
+}
+
+#[test]
+fn marker_that_cannot_be_written_is_not_applied() {
+    let mut harness = Harness::new(true);
+    *harness.log.refuse.lock().unwrap() = Some(ErrorCode::NotLeaderOrFollower);
+    let answered = Answered::default();
+    let noted = answered.clone();
+    harness.context.handle(Event::EndTransaction {
+        end: TransactionEnd {
+            producer: TransactionalProducer {
+                producer_id: 9,
+                producer_epoch: 2,
+            },
+            coordinator_epoch: 4,
+            committed: false,
+            transaction_version: 0,
+        },
+        answer: Box::new(move |result| noted.lock().unwrap().push(("marker", result))),
+    });
+    harness.settle().unwrap();
+    assert_eq!(
+        *answered.lock().unwrap(),
+        [("marker", Err(ErrorCode::NotLeaderOrFollower))]
+    );
+    assert!(harness.context.shard().markers.is_empty());
 }

@@ -17,6 +17,17 @@ pub trait PartitionLog: Send + Sync + 'static {
         leader_epoch: i32,
         batch: Bytes,
     ) -> Result<i64, ReplicaError>;
+    /// Appends the marker of a transaction's end; returns the offset after it.
+    fn append_marker(
+        &self,
+        topic_partition: &TopicPartition,
+        leader_epoch: i32,
+        batch: Bytes,
+        transaction_version: i16,
+    ) -> Result<i64, ReplicaError> {
+        let _ = transaction_version;
+        self.append(topic_partition, leader_epoch, batch)
+    }
     /// Whole batches from `start_offset`, at least one; empty at the log's end.
     fn read(
         &self,

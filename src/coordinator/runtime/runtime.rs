@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use super::context::{Answer, ContextConfig, Event, PartitionContext};
 use super::loader::{LoadError, Loaded, load};
 use super::log::PartitionLog;
-use super::shard::{CoordinatorShard, OperationContext, Outcome, Token};
+use super::shard::{CoordinatorShard, OperationContext, Outcome, Token, TransactionEnd};
 use crate::io::clock::Clock;
 use crate::log::TopicPartition;
 use crate::metadata::MetadataCache;
@@ -198,6 +198,13 @@ impl<S: CoordinatorShard> CoordinatorRuntime<S> {
         }
     }
 
+    /// With which epoch this node leads the partition; `None`: it does not.
+    pub fn leader_epoch(&self, partition: i32) -> Option<i32> {
+        let partitions = self.partitions();
+        let handle = partitions.get(&partition)?;
+        Some(handle.shared.leader_epoch.load(Ordering::Acquire))
+    }
+
     /// Partitions that are coordinated here, loading ones too.
     pub fn partition_ids(&self) -> Vec<i32> {
         self.partitions().keys().copied().collect()
@@ -259,6 +266,19 @@ impl<S: CoordinatorShard> CoordinatorRuntime<S> {
                 Err(_) => Err(not_coordinator()),
             },
         }
+    }
+
+    /// Writes a transaction's marker; the shard hears of it. Comes back once the marker is committed.
+    pub async fn end_transaction(&self, partition: i32, end: TransactionEnd) -> Result<(), ApiError> {
+        let (sender, receiver) = oneshot::channel();
+        let answer: Answer = Box::new(move |result| {
+            let _ = sender.send(result.map_err(ApiError::from));
+        });
+        self.send(partition, Event::EndTransaction { end, answer })
+            .await?;
+        receiver
+            .await
+            .unwrap_or_else(|_| Err(ErrorCode::NotCoordinator.into()))
     }
 
     /// Reads what is committed.

@@ -12,6 +12,23 @@ use crate::protocol::{ErrorCode, WireError};
 /// Identifies a parked reply.
 pub type Token = u64;
 
+/// The producer in whose transaction records are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransactionalProducer {
+    pub producer_id: i64,
+    pub producer_epoch: i16,
+}
+
+/// What ends a transaction on a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransactionEnd {
+    pub producer: TransactionalProducer,
+    pub coordinator_epoch: i32,
+    pub committed: bool,
+    /// 2: the marker's epoch must be above that of the transaction (KIP-890).
+    pub transaction_version: i16,
+}
+
 /// What an operation is told beside its arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationContext {
@@ -38,6 +55,8 @@ pub struct Outcome<S: CoordinatorShard, T> {
     pub replay: bool,
     /// The records go into one batch or nowhere.
     pub atomic: bool,
+    /// The records are part of this producer's transaction, in a batch without others.
+    pub transaction: Option<TransactionalProducer>,
     /// Comes back by `on_appended` once the records are committed, or could not be.
     pub pending: Option<S::Pending>,
     pub effects: Vec<Effect<S::Timer, S::Reply>>,
@@ -51,6 +70,7 @@ impl<S: CoordinatorShard, T> Outcome<S, T> {
             records: Vec::new(),
             replay: true,
             atomic: true,
+            transaction: None,
             pending: None,
             effects: Vec::new(),
             response,
@@ -70,6 +90,7 @@ impl<S: CoordinatorShard, T> Outcome<S, T> {
             records: self.records,
             replay: self.replay,
             atomic: self.atomic,
+            transaction: self.transaction,
             pending: self.pending,
             effects: self.effects,
             response: map(self.response),

@@ -1,21 +1,40 @@
 //! Transactions by transactional id, on the partitions of `__transaction_state`.
 //!
 //! ```text
-//! service            (to come) the async front: which partition, which operation, errors as answers; late transactions
-//!   marker_sender    (to come) carries a decided transaction to its partitions, until all have its marker
+//! service            the async front: which partition, which operation, errors as answers; late transactions
+//!   marker_sender    carries a decided transaction to its partitions, until all have its marker
 //! shard*             the state machine of one partition: transactional ids; init, add, end, complete, list, expire
 //!   transaction_state*   one transactional id: its states and their transitions
 //! records*           the records of all this
+//! config             the settings that matter here
 //! ```
 //! `*` = pure.
 
+pub mod config;
+pub mod marker_sender;
 pub mod records;
+pub mod service;
 pub mod shard;
 pub mod transaction_state;
 
+pub use config::TransactionConfig;
+pub use marker_sender::{MarkerResults, MarkerSender, MarkerWriter};
 pub use records::TransactionRecord;
+pub use service::{Transaction, TransactionCoordinatorParts, TransactionCoordinatorService};
 pub use shard::{MarkerSink, TransactionMarkers, TransactionShard, TransactionShardConfig};
-pub use transaction_state::{TransactionMetadata, TransactionState, TransactionVersion};
+pub use transaction_state::{ProducerIdAndEpoch, TransactionMetadata, TransactionState, TransactionVersion};
+
+use super::partition_for::partition_for;
+use crate::metadata::MetadataCache;
 
 /// The internal topic.
 pub const TRANSACTION_STATE_TOPIC: &str = "__transaction_state";
+
+/// The partition of `__transaction_state` that a transactional id belongs to.
+fn partition_of(metadata: &MetadataCache, transactional_id: &str) -> i32 {
+    const KAFKA_DEFAULT: usize = 50;
+    let image = metadata.load();
+    let topic = image.topics.by_name(TRANSACTION_STATE_TOPIC);
+    let partitions = topic.map_or(KAFKA_DEFAULT, |topic| topic.partitions.len());
+    partition_for(transactional_id, i32::try_from(partitions).unwrap_or(i32::MAX))
+}

@@ -1,0 +1,223 @@
+//! Carries decided transactions to their partitions: a marker for each, again and again until it is written, then the coordinator
+//! is told that the transaction is complete.
+//!
+//! One task a transaction; a transaction has one at a time, however often its partition is loaded. The way to a partition's leader is
+//! behind [`MarkerWriter`].
+//!
+//! A marker carries the epoch with which the coordinator leads, so that one of an earlier coordinator is refused by the partition.
+
+use std::collections::{BTreeSet, HashSet};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::partition_of;
+use super::shard::{MarkerSink, TransactionMarkers, TransactionShard};
+use super::transaction_state::{ProducerIdAndEpoch, TransactionVersion};
+use crate::coordinator::runtime::{CoordinatorRuntime, TransactionEnd, TransactionalProducer};
+use crate::log::TopicPartition;
+use crate::metadata::MetadataCache;
+use crate::protocol::{ErrorCode, StrBytes};
+
+/// Between two tries at what was refused.
+const RETRY_BACKOFF: Duration = Duration::from_millis(100);
+
+/// What became of the markers of one transaction.
+pub type MarkerResults = Vec<(TopicPartition, ErrorCode)>;
+
+/// The way to partitions' leaders.
+pub trait MarkerWriter: Send + Sync + 'static {
+    /// Comes back when all are written and replicated, or refused.
+    fn write(
+        &self,
+        end: TransactionEnd,
+        partitions: Vec<TopicPartition>,
+    ) -> Pin<Box<dyn Future<Output = MarkerResults> + Send>>;
+}
+
+type Key = (StrBytes, i64, i16);
+
+pub struct MarkerSender {
+    writer: Arc<dyn MarkerWriter>,
+    metadata: MetadataCache,
+    executor: Handle,
+    runtime: OnceLock<Weak<CoordinatorRuntime<TransactionShard>>>,
+    /// Transactions that have a task.
+    in_flight: Mutex<HashSet<Key>>,
+    weak: Weak<MarkerSender>,
+}
+
+impl MarkerSender {
+    pub fn new(writer: Arc<dyn MarkerWriter>, metadata: MetadataCache, executor: Handle) -> Arc<Self> {
+        Arc::new_cyclic(|weak| Self {
+            writer,
+            metadata,
+            executor,
+            runtime: OnceLock::new(),
+            in_flight: Mutex::new(HashSet::new()),
+            weak: weak.clone(),
+        })
+    }
+
+    /// The runtime that is told of ends. Before that nothing is sent.
+    pub fn attach(&self, runtime: &Arc<CoordinatorRuntime<TransactionShard>>) {
+        let _ = self.runtime.set(Arc::downgrade(runtime));
+    }
+
+    fn runtime(&self) -> Option<Arc<CoordinatorRuntime<TransactionShard>>> {
+        self.runtime.get().and_then(Weak::upgrade)
+    }
+
+    fn in_flight(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn coordinator_epoch(&self, partition: i32) -> Option<i32> {
+        self.runtime()?.leader_epoch(partition)
+    }
+
+    /// Ends the task of a transaction unless this node coordinates it again: then a task for it was asked for and not begun.
+    fn give_up(&self, key: &Key, partition: i32) -> bool {
+        let mut in_flight = self.in_flight();
+        let is_over = self.coordinator_epoch(partition).is_none();
+        if is_over {
+            in_flight.remove(key);
+        }
+        is_over
+    }
+
+    async fn run(self: Arc<Self>, markers: TransactionMarkers) {
+        let key = key_of(&markers);
+        let partition = partition_of(&self.metadata, &markers.transactional_id);
+        let mut left = markers.partitions.clone();
+        loop {
+            let Some(coordinator_epoch) = self.coordinator_epoch(partition) else {
+                match self.give_up(&key, partition) {
+                    true => return,
+                    false => continue,
+                }
+            };
+            match self.write_markers(&markers, coordinator_epoch, &mut left).await {
+                Progress::Written => {}
+                Progress::Fenced => {
+                    // A newer coordinator or a newer epoch of the producer has taken over.
+                    self.in_flight().remove(&key);
+                    return;
+                }
+                Progress::Left => {
+                    tokio::time::sleep(RETRY_BACKOFF).await;
+                    continue;
+                }
+            }
+            match self.complete(partition, &markers).await {
+                Ok(()) => {
+                    self.in_flight().remove(&key);
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(transactional_id = %markers.transactional_id, %error, "the end could not be written yet");
+                    tokio::time::sleep(RETRY_BACKOFF).await;
+                }
+            }
+        }
+    }
+
+    async fn write_markers(
+        &self,
+        markers: &TransactionMarkers,
+        coordinator_epoch: i32,
+        left: &mut BTreeSet<TopicPartition>,
+    ) -> Progress {
+        let image = self.metadata.image();
+        // A partition whose topic is gone needs no marker.
+        left.retain(|partition| {
+            let topic = image.topics.by_name(&partition.topic);
+            topic.is_some_and(|topic| topic.partitions.contains_key(&partition.partition))
+        });
+        if left.is_empty() {
+            return Progress::Written;
+        }
+        let end = TransactionEnd {
+            producer: TransactionalProducer {
+                producer_id: markers.producer_id,
+                producer_epoch: markers.producer_epoch,
+            },
+            coordinator_epoch,
+            committed: markers.commit,
+            transaction_version: markers.transaction_version.level(),
+        };
+        let results = self.writer.write(end, left.iter().cloned().collect()).await;
+        for (partition, error) in results {
+            match error {
+                ErrorCode::None | ErrorCode::UnsupportedForMessageFormat => {
+                    left.remove(&partition);
+                }
+                ErrorCode::InvalidProducerEpoch | ErrorCode::TransactionCoordinatorFenced => {
+                    tracing::info!(
+                        transactional_id = %markers.transactional_id, %partition, %error,
+                        "a marker was refused: its transaction has another coordinator or producer by now"
+                    );
+                    return Progress::Fenced;
+                }
+                error => {
+                    tracing::debug!(transactional_id = %markers.transactional_id, %partition, %error, "a marker waits");
+                }
+            }
+        }
+        match left.is_empty() {
+            true => Progress::Written,
+            false => Progress::Left,
+        }
+    }
+
+    async fn complete(&self, partition: i32, markers: &TransactionMarkers) -> Result<(), ErrorCode> {
+        let runtime = self.runtime().ok_or(ErrorCode::NotCoordinator)?;
+        let producer = ProducerIdAndEpoch {
+            producer_id: markers.producer_id,
+            producer_epoch: markers.producer_epoch,
+        };
+        let transactional_id = markers.transactional_id.clone();
+        let level = self
+            .metadata
+            .load()
+            .features
+            .level(TransactionVersion::FEATURE_NAME);
+        let version = TransactionVersion::from_level(level);
+        let written = runtime.write(partition, move |shard, context| {
+            shard.complete(context, &transactional_id, producer, version)
+        });
+        match written.await {
+            // The transactional id is gone: there is nothing left to end.
+            Err(error) if error.code == ErrorCode::InvalidProducerIdMapping => Ok(()),
+            result => result.map_err(|error| error.code),
+        }
+    }
+}
+
+enum Progress {
+    Written,
+    Left,
+    Fenced,
+}
+
+fn key_of(markers: &TransactionMarkers) -> Key {
+    (
+        markers.transactional_id.clone(),
+        markers.producer_id,
+        markers.producer_epoch,
+    )
+}
+
+impl MarkerSink for MarkerSender {
+    fn send(&self, markers: TransactionMarkers) {
+        let Some(sender) = self.weak.upgrade() else {
+            return;
+        };
+        if self.in_flight().insert(key_of(&markers)) {
+            self.executor.spawn(sender.run(markers));
+        }
+    }
+}
