@@ -48,6 +48,7 @@ const PURE: &[&str] = &[
     "src/controller/producer_ids.rs",
     "src/coordinator/group/other_group.rs",
     "src/coordinator/group/records.rs",
+    "src/coordinator/group/transactional_offsets.rs",
     "src/coordinator/runtime/shard.rs",
     "src/coordinator/runtime/timer.rs",
     "src/coordinator/transaction/records.rs",

@@ -8,6 +8,7 @@
 //!   classic_group*  one classic group: members, protocols, generation, the states and their transitions
 //!   other_group*    groups of the newer protocols: kept, listed, deleted when empty; not served yet
 //!   offsets*        committed offsets, those of open transactions, expiry
+//!   transactional_offsets*   commits in a transaction
 //! records*          the records of all this
 //! config            the settings that matter here
 //! ```
@@ -23,6 +24,7 @@ pub mod other_group;
 pub mod records;
 pub mod service;
 pub mod shard;
+mod transactional_offsets;
 
 pub use config::GroupConfig;
 pub use records::GroupRecord;

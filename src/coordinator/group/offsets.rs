@@ -209,7 +209,7 @@ impl Offsets {
     }
 }
 
-fn utf16_length(text: &str) -> usize {
+pub(super) fn utf16_length(text: &str) -> usize {
     text.chars().map(char::len_utf16).sum()
 }
 

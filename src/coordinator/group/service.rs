@@ -17,7 +17,7 @@ use super::shard::{GroupReply, GroupShard};
 use crate::coordinator::partition_for::partition_for;
 use crate::coordinator::runtime::context::ContextConfig;
 use crate::coordinator::runtime::shard::Outcome;
-use crate::coordinator::runtime::{CoordinatorRuntime, PartitionLog, RuntimeConfig};
+use crate::coordinator::runtime::{CoordinatorRuntime, PartitionLog, RuntimeConfig, TransactionEnd};
 use crate::io::clock::Clock;
 use crate::metadata::{MetadataCache, MetadataDelta, MetadataImage, MetadataPublisher};
 use crate::protocol::messages::delete_groups_response::DeletableGroupResult;
@@ -29,6 +29,7 @@ use crate::protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use crate::protocol::messages::{
     GroupId, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
     LeaveGroupResponse, OffsetCommitRequest, OffsetCommitResponse, SyncGroupRequest, SyncGroupResponse,
+    TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
 use crate::protocol::{ErrorCode, StrBytes};
 
@@ -217,6 +218,32 @@ impl GroupCoordinatorService {
             shard.commit_offsets(operation, &request, knows_group_id_not_found)
         });
         result.await.map_err(|error| operation_error(error.code))
+    }
+
+    /// Topics have names and ids, and exist; the partition is in the producer's transaction. An error is one of the whole commit.
+    pub async fn commit_transactional_offsets(
+        &self,
+        request: TxnOffsetCommitRequest,
+    ) -> Result<TxnOffsetCommitResponse, ErrorCode> {
+        if request.group_id.is_empty() {
+            return Err(ErrorCode::InvalidGroupId);
+        }
+        let partition = self.partition_for(&request.group_id);
+        let result = self.runtime.write(partition, move |shard, operation| {
+            shard.commit_transactional_offsets(operation, &request)
+        });
+        result.await.map_err(|error| operation_error(error.code))
+    }
+
+    /// Writes a transaction's marker to a partition of `__consumer_offsets` and applies it. Errors as of a partition's leader.
+    pub async fn end_transaction(&self, partition: i32, end: TransactionEnd) -> Result<(), ErrorCode> {
+        let written = self.runtime.end_transaction(partition, end).await;
+        written.map_err(|error| match error.code {
+            ErrorCode::CoordinatorNotAvailable
+            | ErrorCode::CoordinatorLoadInProgress
+            | ErrorCode::NotCoordinator => ErrorCode::NotLeaderOrFollower,
+            code => code,
+        })
     }
 
     /// One group of an OffsetFetch; topics have their names set. An error is one of the whole group.
