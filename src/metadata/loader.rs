@@ -277,8 +277,13 @@ impl Worker {
                 "the record at offset {offset} cannot be applied: {error}"
             ));
         }
+        // Catching up ends with the newest image, which is then the first one (`initialize_publishers`): the states on the way to
+        // it, such as the one before a metadata transaction, are nobody's to see.
+        let is_first = self.catching_up;
         for publication in ready {
-            self.publish(&publication);
+            if !is_first {
+                self.publish(&publication);
+            }
             self.maybe_snapshot(&publication);
         }
     }

@@ -7,7 +7,7 @@ use crate::io::clock::SystemClock;
 use crate::metadata::{MetadataCache, MetadataDelta, MetadataImage, MetadataPublisher};
 use crate::protocol::StrBytes;
 use crate::protocol::records::metadata::{
-    EndTransactionRecord, FeatureLevelRecord, MetadataRecord, NoOpRecord,
+    BeginTransactionRecord, EndTransactionRecord, FeatureLevelRecord, MetadataRecord, NoOpRecord,
 };
 use crate::raft::{
     CommittedBatch, LeaderAndEpoch, OffsetAndEpoch, RaftError, RaftListener, SnapshotContents,
@@ -195,6 +195,36 @@ fn nothing_is_published_before_the_loader_has_caught_up() {
     );
     wait_until(|| fixture.loader.last_published_offset() == 3);
     assert_eq!(fixture.loader.cache().load().offset(), 3);
+}
+
+/// Who waits for the first image reads the finalized features from it: a state from the middle of what was loaded at once (a
+/// metadata transaction begins there) must not be it. It was seen for a moment only, hence the rounds.
+#[test]
+fn first_image_is_the_whole_one_when_a_transaction_begins_in_the_middle() {
+    for _ in 0..500 {
+        let mut fixture = fixture(usize::MAX);
+        fixture.raft.high_watermark.store(4, Ordering::SeqCst);
+        let published = fixture.loader.published_offset();
+        let cache = fixture.loader.cache().clone();
+        let waiting = std::thread::spawn(move || {
+            while *published.borrow() < 0 {
+                std::hint::spin_loop();
+            }
+            cache.load().features.level("metadata.version")
+        });
+        fixture.listener.handle_commit(vec![
+            batch(0, vec![no_op()]),
+            batch(
+                1,
+                vec![
+                    BeginTransactionRecord::default().into(),
+                    metadata_version(),
+                    EndTransactionRecord::default().into(),
+                ],
+            ),
+        ]);
+        assert_eq!(waiting.join().unwrap(), 33);
+    }
 }
 
 #[test]
