@@ -417,10 +417,10 @@ impl UnifiedLog {
         active
             .flush_log()
             .map_err(|error| self.log_dir.fail(&active.log_handle().path(), "flushing", error))?;
-        self.make_truncation_durable()?;
         self.publish_log_end(target_offset, active);
         self.change_epochs(&mut writer, |epochs| epochs.truncate_from_end(target_offset))?;
         self.rebuild_producers(&mut writer, target_offset)?;
+        self.make_truncation_durable()?;
         let high_watermark = self.high_watermark_metadata();
         self.set_high_watermark(&mut writer, high_watermark);
         Ok(true)
@@ -451,7 +451,6 @@ impl UnifiedLog {
         self.recovery_point.fetch_min(new_offset, Ordering::AcqRel);
         self.remove_segments(writer, removed)?;
         let segment = self.create_segment(new_offset)?;
-        self.make_truncation_durable()?;
         self.segments.store(Arc::new(vec![Arc::clone(&segment)]));
         self.publish_log_end(new_offset, &segment);
         self.change_epochs(writer, |epochs| {
@@ -468,6 +467,7 @@ impl UnifiedLog {
             Ordering::Release,
         );
         self.rebuild_producers(writer, new_offset)?;
+        self.make_truncation_durable()?;
         let log_end = self.log_end_offset_metadata();
         self.set_high_watermark(writer, log_end);
         Ok(())

@@ -23,7 +23,6 @@ use crate::io::sim_disk::{SimDisk, SimOperation};
 use crate::record::{BatchBuilder, BatchOptions, Batches, records_of};
 
 const NOW: i64 = 1_700_000_000_000;
-const PRODUCER_ID: i64 = 5;
 
 fn environment(name: &str, default: u64) -> u64 {
     std::env::var(name)
@@ -54,6 +53,7 @@ struct Model {
     end: i64,
     next_value: u64,
     epoch: i32,
+    producer_id: i64,
     next_sequence: i32,
     last_produced: Option<LastProduced>,
 }
@@ -137,6 +137,7 @@ impl Model {
             end: 0,
             next_value: 0,
             epoch: 0,
+            producer_id: 5,
             next_sequence: 0,
             last_produced: None,
         }
@@ -146,7 +147,7 @@ impl Model {
         let mut options = BatchOptions::default();
         let count = self.random.usize(1..5);
         if idempotent {
-            options.producer_id = PRODUCER_ID;
+            options.producer_id = self.producer_id;
             options.producer_epoch = 0;
             options.base_sequence = self.next_sequence;
         }
@@ -227,12 +228,20 @@ impl Model {
         self.forget_producer();
     }
 
-    /// Truncation may have taken what the producer sent: it goes on with a state that the log has not.
+    /// What the producer sent may be gone: it goes on where the log is, or as another if the log does not know it.
     fn forget_producer(&mut self) {
         self.last_produced = None;
         let known = self.log.active_producers();
-        let known = known.iter().find(|producer| producer.producer_id == PRODUCER_ID);
-        self.next_sequence = known.map_or(0, |producer| producer.last_sequence + 1);
+        match known
+            .iter()
+            .find(|producer| producer.producer_id == self.producer_id)
+        {
+            Some(producer) => self.next_sequence = producer.last_sequence + 1,
+            None => {
+                self.producer_id += 1;
+                self.next_sequence = 0;
+            }
+        }
     }
 
     fn delete_head(&mut self) {

@@ -45,6 +45,7 @@ impl ProducerFiles<'_> {
 
     pub fn remove_snapshot(&self, state: &mut ProducerState, offset: i64) -> Result<(), LogError> {
         state.remove_snapshot(offset);
+        self.dir.mark_dirty();
         let path = self
             .dir
             .path()

@@ -466,6 +466,11 @@ impl Loading<'_> {
         if !self.loader.had_clean_shutdown {
             let first = floor_segment(&self.segments, checkpoint).unwrap_or(0);
             let unflushed: Segments = self.segments.get(first..).unwrap_or_default().to_vec();
+            self.remove_snapshots_above(
+                unflushed
+                    .first()
+                    .map_or(checkpoint, |segment| segment.base_offset()),
+            )?;
             for (index, segment) in unflushed.iter().enumerate() {
                 tracing::info!(
                     "{}: recovering the unflushed segment {}",
@@ -516,6 +521,17 @@ impl Loading<'_> {
                 Ok((checkpoint.min(end), end))
             }
         }
+    }
+
+    /// Recovery takes these anew. Those that are there may be of a time before a truncation, brought back by power loss.
+    fn remove_snapshots_above(&mut self, offset: i64) -> Result<(), LogError> {
+        for stale in self.snapshots.split_off(&offset.saturating_add(1)) {
+            let path = self.dir.path().join(file_name(stale, FileKind::ProducerSnapshot));
+            self.dir.mark_dirty();
+            remove_if_exists(&*self.loader.context.disk, &path)
+                .map_err(|error| self.loader.fail(&path, "deleting", error))?;
+        }
+        Ok(())
     }
 
     fn remove_segments(&mut self, segments: &[Arc<LogSegment>]) -> Result<(), LogError> {
