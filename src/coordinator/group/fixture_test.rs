@@ -53,8 +53,10 @@ impl Fixture {
     }
 
     pub fn with(config: GroupConfig) -> Self {
+        let mut shard = GroupShard::new(Arc::new(config));
+        shard.is_loaded = true;
         Self {
-            shard: GroupShard::new(Arc::new(config)),
+            shard,
             now_ms: 1_000_000,
             timers: TimerQueue::default(),
             log: Vec::new(),
@@ -317,6 +319,7 @@ impl Fixture {
     pub fn reloaded(&self) -> Fixture {
         let mut reloaded = Fixture::with((*self.shard.config).clone());
         reloaded.now_ms = self.now_ms;
+        reloaded.shard.is_loaded = false;
         for (offset, record) in self.log.iter().enumerate() {
             reloaded.shard.replay(offset as i64, -1, record.clone());
         }

@@ -140,6 +140,8 @@ pub struct GroupShard {
     pub(super) groups: HashMap<StrBytes, Group>,
     pub(super) offsets: Offsets,
     undo: VecDeque<(i64, Undo)>,
+    /// Records from the log are not taken back, so nothing is remembered of them.
+    pub(super) is_loaded: bool,
     /// Topic names in use, so that a million offsets of one topic share its name.
     topics: HashSet<StrBytes>,
 }
@@ -151,6 +153,7 @@ impl GroupShard {
             groups: HashMap::new(),
             offsets: Offsets::default(),
             undo: VecDeque::new(),
+            is_loaded: false,
             topics: HashSet::new(),
         }
     }
@@ -185,11 +188,15 @@ impl GroupShard {
             Some(previous) => Undo::Restore(group_id.clone(), previous),
             None => Undo::Remove(group_id.clone()),
         };
-        self.undo.push_back((offset, undo));
+        if self.is_loaded {
+            self.undo.push_back((offset, undo));
+        }
     }
 
     pub(super) fn forget_group(&mut self, offset: i64, group_id: &StrBytes) {
-        if let Some(group) = self.groups.remove(group_id) {
+        if let Some(group) = self.groups.remove(group_id)
+            && self.is_loaded
+        {
             self.undo
                 .push_back((offset, Undo::Restore(group_id.clone(), group)));
         }
@@ -366,16 +373,24 @@ impl GroupShard {
             return;
         };
         let group_id = owned(group_id);
-        let mut group = match self.groups.get(&group_id) {
-            Some(Group::Other(group)) if group.kind() == kind => OtherGroup::clone(group),
+        let mut group = match self.groups.get_mut(&group_id) {
+            // A log may have thousands of records of a group: only what may be taken back is copied.
+            Some(Group::Other(group)) if group.kind() == kind && !self.is_loaded => {
+                group.replay(key, value);
+                if group.is_gone() {
+                    self.forget_group(offset, &group_id);
+                }
+                return;
+            }
+            Some(Group::Other(group)) if group.kind() == kind => group.clone(),
             // A tombstone of what is not there, or is something else by now.
             _ if value.is_none() => return,
-            _ => OtherGroup::new(kind),
+            _ => Box::new(OtherGroup::new(kind)),
         };
         group.replay(key, value);
         match group.is_gone() {
             true => self.forget_group(offset, &group_id),
-            false => self.put_group(offset, &group_id, Group::Other(Box::new(group))),
+            false => self.put_group(offset, &group_id, Group::Other(group)),
         }
     }
 }
@@ -486,6 +501,7 @@ impl CoordinatorShard for GroupShard {
     }
 
     fn on_loaded(&mut self, context: &OperationContext, _image: &Arc<MetadataImage>) -> GroupOutcome<()> {
+        self.is_loaded = true;
         let (records, mut effects) = self.on_classic_loaded(context.now_ms);
         effects.extend(self.watch_other_members());
         effects.push(self.next_expiration());

@@ -196,6 +196,7 @@ fn load_golden(fixture: &mut Fixture, folder: &str) {
 
 fn golden() -> Fixture {
     let mut fixture = Fixture::new();
+    fixture.shard.is_loaded = false;
     for partition in 0..3 {
         // Offsets start anew in each: what is committed is forgotten in between.
         fixture.committed = 0;
@@ -205,6 +206,7 @@ fn golden() -> Fixture {
         );
     }
     fixture.committed = 1000;
+    fixture.shard.is_loaded = true;
     fixture
 }
 
