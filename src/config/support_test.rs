@@ -93,7 +93,7 @@ fn listener_that_is_not_plaintext_refuses_to_start() {
 fn keys_without_effect_warned_of_once_and_unknown_keys_by_name() {
     let config = load(&[
         ("num.io.threads", "4"),
-        ("log.cleaner.threads", "2"),
+        ("background.threads", "5"),
         ("num.network.threads", "3"),
         ("zookeeper.connect", "localhost"),
         ("listener.name.plaintext.num.network.threads", "5"),
@@ -103,8 +103,8 @@ fn keys_without_effect_warned_of_once_and_unknown_keys_by_name() {
         config.warnings(),
         [
             "Unknown configuration zookeeper.connect is ignored: Apache Kafka 4.4 has no such key.",
-            "Configurations that kavka accepts but does not act on: listener.name.plaintext.num.network.threads, \
-             log.cleaner.threads, num.io.threads.",
+            "Configurations that kavka accepts but does not act on: background.threads, \
+             listener.name.plaintext.num.network.threads, num.io.threads.",
         ]
     );
     assert!(KafkaConfig::development_defaults().unwrap().warnings().is_empty());

@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, fcntl_lock};
 
@@ -46,6 +46,11 @@ pub trait DiskFile: Send + Sync + Debug {
         Ok(modified
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_millis() as i64))
+    }
+    /// Sets what `modified_ms` says; until the next write.
+    fn set_modified_ms(&self, modified_ms: i64) -> io::Result<()> {
+        let file = self.as_file().ok_or(io::ErrorKind::Unsupported)?;
+        file.set_modified(UNIX_EPOCH + Duration::from_millis(modified_ms.max(0).unsigned_abs()))
     }
     /// The real file for sendfile; `None` on a simulated disk (readers then copy).
     fn as_file(&self) -> Option<&File>;

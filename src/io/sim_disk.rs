@@ -624,6 +624,11 @@ impl DiskFile for SimFile {
         Ok(self.disk.state().content(self.inode).modified_ms)
     }
 
+    fn set_modified_ms(&self, modified_ms: i64) -> io::Result<()> {
+        self.disk.state().content(self.inode).modified_ms = modified_ms;
+        Ok(())
+    }
+
     fn as_file(&self) -> Option<&File> {
         None
     }

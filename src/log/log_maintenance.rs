@@ -190,6 +190,7 @@ impl UnifiedLog {
     /// Flushes all with the indexes, takes a snapshot of the producers and closes the files: a start then has nothing to
     /// recover. Appends fail from here on.
     pub fn close(&self) -> Result<(), LogError> {
+        let _removal = self.lock_removal();
         let mut writer = self.lock()?;
         writer.closed = true;
         self.take_producer_snapshot(&mut writer)?;
@@ -222,6 +223,7 @@ impl UnifiedLog {
 
     /// The log is about to be removed or moved: nothing may be appended any more.
     pub(crate) fn mark_closed(&self) {
+        let _removal = self.lock_removal();
         self.lock_any().closed = true;
     }
 
@@ -270,6 +272,7 @@ impl UnifiedLog {
     /// Retention by log start offset, size and time; returns the number of segments removed.
     pub fn delete_old_segments(&self, now_ms: i64) -> Result<usize, LogError> {
         let config = self.config();
+        let _removal = self.lock_removal();
         let mut writer = self.lock()?;
         let mut deleted = self.delete_segments_while(&mut writer, |log, _, next| {
             Ok(next.is_some_and(|next| next.base_offset() <= log.log_start_offset()))
@@ -381,6 +384,7 @@ impl UnifiedLog {
 
     /// Removes all at and above `target_offset`; true when something was removed.
     pub fn truncate_to(&self, target_offset: i64) -> Result<bool, LogError> {
+        let _removal = self.lock_removal();
         let mut writer = self.lock()?;
         if target_offset >= self.log_end_offset() {
             // A leader's epoch without records may be at the end, which the new leader does not have.
@@ -395,6 +399,7 @@ impl UnifiedLog {
             return Ok(true);
         }
         writer.truncations += 1;
+        self.lowest_truncation.fetch_min(target_offset, Ordering::AcqRel);
         let kept = segments
             .partition_point(|segment| segment.base_offset() <= target_offset)
             .max(1);
@@ -432,6 +437,7 @@ impl UnifiedLog {
         new_offset: i64,
         log_start_offset: Option<i64>,
     ) -> Result<(), LogError> {
+        let _removal = self.lock_removal();
         let mut writer = self.lock()?;
         self.restart_at(&mut writer, new_offset, log_start_offset)
     }
@@ -447,6 +453,7 @@ impl UnifiedLog {
             self.topic_partition
         );
         writer.truncations += 1;
+        self.lowest_truncation.fetch_min(new_offset, Ordering::AcqRel);
         let removed = Segments::clone(&self.segments.load());
         self.recovery_point.fetch_min(new_offset, Ordering::AcqRel);
         self.remove_segments(writer, removed)?;

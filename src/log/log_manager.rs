@@ -20,6 +20,7 @@ use uuid::Uuid;
 use super::checkpoint::{
     self, CLEAN_SHUTDOWN, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT,
 };
+use super::log_cleaner::Cleaner;
 use super::log_dir::{Deletion, LogContext, LogDir, ProducerStateConfig, RecoveryPointCheckpointer};
 use super::log_folder::{Folder, FolderKind};
 use super::recovery::LogLoader;
@@ -103,6 +104,7 @@ pub struct LogManager {
     /// Held while logs are made, removed or moved.
     changes: Mutex<()>,
     pub(super) background: Mutex<Option<thread::JoinHandle<()>>>,
+    pub(super) cleaner: Arc<Cleaner>,
 }
 
 impl ManagedDir {
@@ -206,6 +208,7 @@ impl LogManager {
             future_logs: ArcSwap::default(),
             changes: Mutex::new(()),
             background: Mutex::new(None),
+            cleaner: Arc::default(),
         })
     }
 
@@ -554,6 +557,9 @@ impl LogManager {
         {
             self.checkpoint_dir(dir, RECOVERY_POINT_CHECKPOINT)?;
             self.checkpoint_dir(dir, LOG_START_OFFSET_CHECKPOINT)?;
+            self.cleaner
+                .manager
+                .forget(&dir.dir, topic_partitions, self.disk())?;
         }
         Ok(())
     }
@@ -661,6 +667,7 @@ impl LogManager {
 
     /// Flushes and closes all logs, writes checkpoints and `.kafka_cleanshutdown`, frees the locks.
     pub fn shutdown(&self, broker_epoch: i64) -> Result<(), LogError> {
+        self.cleaner.stop();
         self.context.deferred.stop();
         if let Some(background) = lock(&self.background).take() {
             // A panic there was reported when it happened, and holds nothing that is needed here.

@@ -67,11 +67,13 @@ pub(crate) struct LogSegment {
 pub(crate) struct SegmentFiles<'a> {
     pub cache: &'a Arc<OpenFileCache>,
     pub dir: &'a Arc<PartitionDir>,
+    /// None but for a segment that a cleaning makes.
+    pub suffix: &'static str,
 }
 
 impl SegmentFiles<'_> {
     fn handle(&self, base_offset: i64, kind: FileKind) -> Arc<FileHandle> {
-        FileHandle::new(self.cache, self.dir, base_offset, kind)
+        FileHandle::with_suffix(self.cache, self.dir, base_offset, kind, self.suffix)
     }
 }
 
@@ -230,7 +232,8 @@ impl LogSegment {
         }
     }
 
-    fn first_batch_timestamp(&self) -> Result<Option<i64>, ScanError> {
+    /// The largest time stamp of the first batch; none in an empty segment.
+    pub fn first_batch_timestamp(&self) -> Result<Option<i64>, ScanError> {
         if let Some(known) = self.state().rolling_based_timestamp {
             return Ok(Some(known));
         }
@@ -525,6 +528,15 @@ impl LogSegment {
         self.handles()
             .iter()
             .try_for_each(|handle| handle.change_suffix(suffix))
+    }
+
+    /// Sets when the `.log` was last written to: a cleaned segment is as old as what it replaces.
+    pub fn set_modified_ms(&self, modified_ms: i64) -> io::Result<()> {
+        self.log.get()?.set_modified_ms(modified_ms)
+    }
+
+    pub fn modified_ms(&self) -> io::Result<i64> {
+        self.log.get()?.modified_ms()
     }
 
     pub fn remove_files(&self) -> io::Result<()> {

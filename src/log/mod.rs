@@ -9,6 +9,7 @@
 //!     segment      .log + offset_index + time_index + transaction_index
 //!     producer_state*  leader_epoch_cache*            (pure)
 //!     validator*   the rules for producers' records
+//!   log_cleaner    compaction: which log, what stays, the swap (log_replace)
 //!   checkpoint, clean_shutdown, partition_metadata    small text files, replaced atomically
 //!   open_file_cache  which of the files are open
 //! ```
@@ -28,13 +29,20 @@ mod index_file;
 pub mod leader_epoch_cache;
 mod log_append;
 mod log_background;
+mod log_cleaner;
+mod log_cleaner_filter;
+mod log_cleaner_manager;
+mod log_cleaner_pass;
+mod log_cleaner_transactions;
 mod log_dir;
 mod log_folder;
 mod log_maintenance;
 mod log_manager;
 mod log_read;
+mod log_replace;
 mod log_segment;
 mod offset_index;
+mod offset_map;
 mod open_file_cache;
 mod producer_files;
 pub mod producer_state;
@@ -47,6 +55,7 @@ mod unified_log;
 pub use crate::config::LogConfig;
 pub use error::LogError;
 pub use log_background::BackgroundIntervals;
+pub use log_cleaner::LogCleanerConfig;
 pub use log_manager::{LogDirFailureListener, LogManager, LogManagerConfig};
 pub use types::{
     AbortedTransaction, AppendOrigin, FetchDataInfo, FetchIsolation, LogAppendInfo, LogOffsetMetadata,

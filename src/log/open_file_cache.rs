@@ -117,6 +117,20 @@ impl FileHandle {
         })
     }
 
+    /// The same for a file whose name has this suffix from the start.
+    pub fn with_suffix(
+        cache: &Arc<OpenFileCache>,
+        dir: &Arc<PartitionDir>,
+        base_offset: i64,
+        kind: FileKind,
+        suffix: &'static str,
+    ) -> Arc<Self> {
+        let handle = Self::new(cache, dir, base_offset, kind);
+        let index = SUFFIXES.iter().position(|known| *known == suffix).unwrap_or(0);
+        handle.suffix.store(index as u8, Ordering::Release);
+        handle
+    }
+
     pub fn path(&self) -> PathBuf {
         let suffix = SUFFIXES[usize::from(self.suffix.load(Ordering::Acquire)) % SUFFIXES.len()];
         self.dir
@@ -173,6 +187,8 @@ impl FileHandle {
             .path()
             .join(file_name(self.base_offset, self.kind) + SUFFIXES[index]);
         self.dir.mark_dirty();
+        // Nobody may look for the file between its rename and the change of our path.
+        let _opens = self.cache.ring.lock().unwrap_or_else(PoisonError::into_inner);
         match self.disk().rename(&from, &to) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => {

@@ -277,6 +277,7 @@ impl Loading<'_> {
         SegmentFiles {
             cache: &self.loader.context.cache,
             dir: &self.dir,
+            suffix: "",
         }
     }
 

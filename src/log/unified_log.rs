@@ -118,6 +118,10 @@ pub struct UnifiedLog {
     pub(crate) last_flush_ms: AtomicI64,
     pub(crate) epochs: RwLock<LeaderEpochCache>,
     pub(crate) writer: Mutex<Writer>,
+    /// The lowest offset that the log was truncated to since the cleaner asked; `i64::MAX`: it was not.
+    pub(crate) lowest_truncation: AtomicI64,
+    /// Held while segments are removed or replaced; taken before `writer`, which appends alone need.
+    pub(crate) removal: Mutex<()>,
     pub(crate) weak: Weak<UnifiedLog>,
 }
 
@@ -165,6 +169,8 @@ impl UnifiedLog {
                 unsynced_epochs: loaded.unsynced_epochs,
                 unsynced_metadata: loaded.unsynced_metadata,
             }),
+            lowest_truncation: AtomicI64::new(i64::MAX),
+            removal: Mutex::new(()),
             weak: Weak::clone(weak),
         });
         log.update_high_watermark(loaded.high_watermark);
@@ -241,6 +247,11 @@ impl UnifiedLog {
 
     pub(crate) fn lock_any(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held by whoever removes or replaces segments, or closes the log: the list then only grows at its end.
+    pub(crate) fn lock_removal(&self) -> MutexGuard<'_, ()> {
+        self.removal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     // ---- offsets
@@ -417,6 +428,7 @@ impl UnifiedLog {
         SegmentFiles {
             cache: &self.context.cache,
             dir: &self.dir,
+            suffix: "",
         }
     }
 

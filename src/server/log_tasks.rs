@@ -1,5 +1,5 @@
-//! The clockwork of the logs: their own thread (retention, flushes, checkpoints, removal of deleted files), and the
-//! checkpoint of high watermarks, which is a task on a blocking thread.
+//! The clockwork of the logs: their own thread (retention, flushes, checkpoints, removal of deleted files), the cleaner's
+//! threads (compaction), and the checkpoint of high watermarks, which is a task on a blocking thread.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::config::KafkaConfig;
 use crate::io::clock::Clock;
-use crate::log::{BackgroundIntervals, LogError, LogManager};
+use crate::log::{BackgroundIntervals, LogCleanerConfig, LogError, LogManager};
 
 /// The running tasks; they end with it.
 #[derive(Debug, Default)]
@@ -61,7 +61,24 @@ impl LogTasks {
             millis(config.replica_high_watermark_checkpoint_interval_ms),
             |logs, _| logs.checkpoint_high_watermarks(),
         );
+        if config.log_cleaner_enable
+            && let Err(error) = log_manager.start_cleaner(log_cleaner_config(config))
+        {
+            tracing::error!(%error, "the log cleaner's threads could not be started: compacted topics grow");
+        }
         started
+    }
+}
+
+fn log_cleaner_config(config: &KafkaConfig) -> LogCleanerConfig {
+    let size = |value: i64| usize::try_from(value).unwrap_or(0);
+    LogCleanerConfig {
+        threads: size(config.log_cleaner_threads.into()),
+        dedupe_buffer_size: size(config.log_cleaner_dedupe_buffer_size),
+        load_factor: config.log_cleaner_io_buffer_load_factor,
+        io_buffer_size: size(config.log_cleaner_io_buffer_size.into()),
+        io_max_bytes_per_second: config.log_cleaner_io_max_bytes_per_second,
+        backoff_ms: config.log_cleaner_backoff_ms.unsigned_abs(),
     }
 }
 
