@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 import servers
 from results import BOOTSTRAP, check, expect, finish, unique
@@ -150,6 +151,55 @@ def cluster():
     return {}, [re.sub(r"Cluster ID: \S{22}", "Cluster ID: <id>", tool("ClusterTool", "cluster-id", "--bootstrap-server", BOOTSTRAP))]
 
 
+def delete_records():
+    topic, compacted = unique("tools-delete-records"), unique("tools-compacted")
+    on_node("TopicCommand", "--create", "--topic", topic, "--partitions", "2")
+    on_node("TopicCommand", "--create", "--topic", compacted, "--config", "cleanup.policy=compact")
+    on_node("ConsoleProducer", "--topic", topic, "--property", "parse.key=true", "--property", "key.separator=:", data="k1:v\n" * 20)
+
+    def delete(*entries):
+        wanted = {"version": 1, "partitions": [{"topic": t, "partition": p, "offset": o} for t, p, o in entries]}
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(wanted, file)
+            file.flush()
+            printed = on_node("DeleteRecordsCommand", "--offset-json-file", file.name, code=None)
+        return "\n".join(sorted(printed.splitlines()))
+
+    printed = [
+        delete((topic, 1, 0)),
+        delete((topic, 1, 7), (topic, 0, 0)),
+        delete((topic, 1, 3)),
+        on_node("GetOffsetShell", "--topic", topic, "--time", "earliest"),
+        delete((topic, 1, 21)),
+        delete((topic, 1, -2)),
+        delete((topic, 1, -1)),
+        delete((compacted, 0, 0)),
+    ]
+    return {topic: "<topic>", compacted: "<compacted>"}, printed
+
+
+def log_dirs():
+    topic = unique("tools-log-dirs")
+    on_node("TopicCommand", "--create", "--topic", topic, "--partitions", "2")
+    on_node("ConsoleProducer", "--topic", topic, "--property", "parse.key=true", "--property", "key.separator=:", data="k1:v1\n")
+
+    def described(*arguments):
+        lines = on_node("LogDirsCommand", "--describe", *arguments).splitlines()
+        found = json.loads(next(line for line in lines if line.startswith("{")))
+        for broker in found["brokers"]:
+            for log_dir in broker["logDirs"]:
+                log_dir["logDir"] = "<dir>" if log_dir["logDir"].startswith("/") else "not absolute"
+                log_dir["partitions"].sort(key=lambda partition: partition["partition"])
+                for name in ("totalBytes", "usableBytes"):
+                    if name in log_dir:
+                        log_dir[name] = log_dir[name] > 0
+        return "\n".join(line for line in lines if not line.startswith("{")) + "\n" + json.dumps(found, indent=1, sort_keys=True)
+
+    return {topic: "<topic>"}, [described("--topic-list", topic), described("--topic-list", topic, "--broker-list", "1"),
+                                described("--topic-list", unique("none")),
+                                on_node("LogDirsCommand", "--describe", "--broker-list", "1,9", code=None).split("\tat ")[0]]
+
+
 def api_versions():
     def test():
         printed = on_node("BrokerApiVersionsCommand")
@@ -191,6 +241,8 @@ def main():
     same("get-offsets", offsets)
     same("consumer-groups", groups)
     same("cluster", cluster)
+    same("delete-records", delete_records)
+    same("log-dirs", log_dirs)
     api_versions()
     check(CLIENT, "perf-test", performance)
     check(CLIENT, "verifiable", verifiable)

@@ -25,6 +25,7 @@ pub fn replica_error(error: &ReplicaError) -> ErrorCode {
         ReplicaError::InvalidRequiredAcks { .. } => ErrorCode::InvalidRequiredAcks,
         ReplicaError::InvalidTopic { .. } => ErrorCode::InvalidTopicException,
         ReplicaError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+        ReplicaError::PolicyViolation { .. } => ErrorCode::PolicyViolation,
         ReplicaError::KafkaStorage { .. } => ErrorCode::KafkaStorageError,
         ReplicaError::Log(error) => log_error(error),
     }

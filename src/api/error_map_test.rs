@@ -177,6 +177,12 @@ fn replica_errors_have_kafkas_codes() {
             1,
         ),
         (
+            ReplicaError::PolicyViolation {
+                partition: partition(),
+            },
+            44,
+        ),
+        (
             ReplicaError::KafkaStorage {
                 partition: partition(),
             },

@@ -59,6 +59,13 @@ pub trait DiskFile: Send + Sync + Debug {
 /// An exclusive lock on a file, held until it is dropped.
 pub trait DiskLock: Send + Sync + Debug {}
 
+/// The size of a file system and what of it this process may still write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskSpace {
+    pub total_bytes: u64,
+    pub usable_bytes: u64,
+}
+
 /// A file system.
 pub trait Disk: Send + Sync + Debug + 'static {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
@@ -78,6 +85,10 @@ pub trait Disk: Send + Sync + Debug + 'static {
     /// Mode 0400: Kafka's mark of a checkpoint that is complete. Nothing where the file system knows no modes.
     fn set_read_only(&self, _path: &Path) -> io::Result<()> {
         Ok(())
+    }
+    /// Of the file system that holds `path`.
+    fn space(&self, _path: &Path) -> io::Result<DiskSpace> {
+        Err(io::ErrorKind::Unsupported.into())
     }
     /// Takes the exclusive lock on a file, which is made if it is not there; `None` when somebody else has it.
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
@@ -245,6 +256,14 @@ impl Disk for SystemDisk {
 
     fn set_read_only(&self, path: &Path) -> io::Result<()> {
         fs::set_permissions(path, fs::Permissions::from_mode(0o400))
+    }
+
+    fn space(&self, path: &Path) -> io::Result<DiskSpace> {
+        let found = rustix::fs::statvfs(path)?;
+        Ok(DiskSpace {
+            total_bytes: found.f_frsize.saturating_mul(found.f_blocks),
+            usable_bytes: found.f_frsize.saturating_mul(found.f_bavail),
+        })
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {

@@ -638,6 +638,19 @@ impl LogManager {
 
     // ---- directories
 
+    /// `log.dirs`, those that are offline too.
+    pub fn log_dirs(&self) -> &[PathBuf] {
+        &self.config.log_dirs
+    }
+
+    /// Logs that are served, and those on their way from another directory (true).
+    pub(super) fn all_and_future_logs(&self) -> Vec<(Arc<UnifiedLog>, bool)> {
+        let (logs, future_logs) = (self.logs.load(), self.future_logs.load());
+        let all = logs.values().map(|log| (log.clone(), false));
+        all.chain(future_logs.values().map(|log| (log.clone(), true)))
+            .collect()
+    }
+
     pub fn live_log_dirs(&self) -> Vec<PathBuf> {
         let online = self.dirs.iter().filter(|dir| dir.dir.is_online());
         online.map(|dir| dir.path().to_path_buf()).collect()

@@ -35,6 +35,7 @@ mod log_cleaner_manager;
 mod log_cleaner_pass;
 mod log_cleaner_transactions;
 mod log_dir;
+mod log_dir_description;
 mod log_folder;
 mod log_maintenance;
 mod log_manager;
@@ -56,6 +57,7 @@ pub use crate::config::LogConfig;
 pub use error::LogError;
 pub use log_background::BackgroundIntervals;
 pub use log_cleaner::LogCleanerConfig;
+pub use log_dir_description::{LogDescription, LogDirContent, LogDirDescription};
 pub use log_manager::{LogDirFailureListener, LogManager, LogManagerConfig};
 pub use types::{
     AbortedTransaction, AppendOrigin, FetchDataInfo, FetchIsolation, LogAppendInfo, LogOffsetMetadata,

@@ -12,7 +12,8 @@ use crate::replica::purgatory::ProduceWaiter;
 use crate::replica::{Partition, ReplicaError, ReplicaManager, TopicIdPartition};
 
 /// Topics that only coordinators write to (`Topic.isInternal`).
-const INTERNAL_TOPICS: [&str; 3] = ["__consumer_offsets", "__transaction_state", "__share_group_state"];
+pub(crate) const INTERNAL_TOPICS: [&str; 3] =
+    ["__consumer_offsets", "__transaction_state", "__share_group_state"];
 
 /// One record that made its batch fail (KIP-467).
 #[derive(Debug, Clone, PartialEq, Eq)]

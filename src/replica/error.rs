@@ -39,6 +39,8 @@ pub enum ReplicaError {
     InvalidTopic { topic: String },
     #[error("offset {offset} of {partition} is below the log start, or of an epoch that is not known")]
     OffsetOutOfRange { partition: String, offset: i64 },
+    #[error("records of {partition} cannot be deleted: its cleanup.policy is compact alone")]
+    PolicyViolation { partition: String },
     #[error("the log directory of {partition} is offline")]
     KafkaStorage { partition: String },
     #[error(transparent)]

@@ -6,12 +6,14 @@
 //! ```text
 //! replica_manager     which partitions are here; follows the metadata; the coordinators' doors
 //!   delayed_produce   append now, wait for the replicas      delayed_fetch   read now, wait for more
+//!   delayed_delete_records   move the log start now, wait for the followers
 //!     purgatory       who waits on a partition and what wakes them
 //!   partition         roles, append, read, high watermark: the shell around replica_state*
 //! fetch_session_cache the shell around fetch_session*        producer_ids    ids in blocks from the controller
 //! ```
 //! `*` = pure.
 
+pub mod delayed_delete_records;
 pub mod delayed_fetch;
 pub mod delayed_produce;
 pub mod error;
@@ -26,6 +28,7 @@ pub mod replica_state;
 #[cfg(test)]
 pub(crate) mod test_support;
 
+pub use delayed_delete_records::{DeleteRecordsResult, DeletedRecords};
 pub use delayed_produce::{AppendResult, Appended, RecordError};
 pub use error::ReplicaError;
 pub use fetch::{

@@ -23,6 +23,9 @@ use crate::replica::fetch::{
 use crate::replica::purgatory::{Visible, WaitList};
 use crate::replica::replica_state::{FollowerState, IsrState, PartitionState, high_watermark_candidate};
 
+/// `DeleteRecordsRequest.HIGH_WATERMARK`.
+const DELETE_UP_TO_HIGH_WATERMARK: i64 = -1;
+
 /// Who wants to know what happens to a partition (`PartitionListener`); the coordinators do. Called inline from the
 /// thread that caused the event, in order for a partition: must be quick, never block and never call back into the partition.
 pub trait PartitionListener: Send + Sync + 'static {
@@ -398,6 +401,47 @@ impl Partition {
     }
 }
 
+/// DeleteRecords.
+impl Partition {
+    /// Moves the log start offset (`deleteRecordsOnLeader`); -1 stands for the high watermark. Returns the offset that is meant and the low
+    /// watermark.
+    pub(crate) fn delete_records_on_leader(&self, offset: i64) -> Result<(i64, i64), ReplicaError> {
+        let state = self.state();
+        self.check_leads(&state)?;
+        if !self.log.config().is_deleting() {
+            let partition = self.topic_partition.to_string();
+            return Err(ReplicaError::PolicyViolation { partition });
+        }
+        let offset = match offset {
+            DELETE_UP_TO_HIGH_WATERMARK => self.log.high_watermark(),
+            offset => offset,
+        };
+        if offset < 0 {
+            return Err(self.out_of_range(offset));
+        }
+        self.log.maybe_increment_log_start_offset(offset)?;
+        Ok((offset, self.low_watermark()))
+    }
+
+    /// The smallest log start offset of the replicas on live brokers.
+    pub(crate) fn low_watermark_if_leader(&self) -> Result<i64, ReplicaError> {
+        let state = self.state();
+        self.check_leads(&state)?;
+        Ok(self.low_watermark())
+    }
+
+    fn low_watermark(&self) -> i64 {
+        let image = self.context.metadata.load();
+        let is_alive = |follower: &&FollowerState| image.cluster.alive_broker(follower.replica_id).is_some();
+        let followers = self.followers();
+        let starts = followers
+            .iter()
+            .filter(is_alive)
+            .map(|follower| follower.log_start_offset);
+        starts.fold(self.log.log_start_offset(), i64::min)
+    }
+}
+
 /// Reads.
 impl Partition {
     /// A fetch by a consumer or a follower. `is_first_read`: a fetch that waited reads again without telling its position again.
@@ -475,6 +519,7 @@ impl Partition {
             .find(|follower| follower.replica_id == params.replica_id);
         let Some(follower) = follower else { return Ok(None) };
         let before = follower.log_end_offset.message_offset;
+        let starts_later = follower.log_start_offset < request.log_start_offset;
         follower.record_fetch(
             position,
             request.log_start_offset,
@@ -483,6 +528,9 @@ impl Partition {
             params.replica_epoch,
         );
         drop(followers);
+        if starts_later {
+            self.waiters.on_low_watermark(self.low_watermark());
+        }
         if before == position.message_offset {
             return Ok(None);
         }

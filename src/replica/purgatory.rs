@@ -89,6 +89,20 @@ enum Watch {
         waiter: Arc<ProduceWaiter>,
         required_offset: i64,
     },
+    LowWatermark {
+        waiter: Arc<ProduceWaiter>,
+        required_offset: i64,
+    },
+}
+
+impl Watch {
+    /// What a waiter for an offset waited for is there; a waiter for data knows by itself.
+    fn one_done(&self) {
+        match self {
+            Self::Offset { waiter, .. } | Self::LowWatermark { waiter, .. } => waiter.one_done(),
+            Self::Data { .. } => {}
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -134,20 +148,25 @@ impl Slots {
         self.free.len() == self.slots.len()
     }
 
-    /// Ends the watches for offsets that `is_reached`.
+    /// Ends the watches for high watermarks that `is_reached`.
     fn complete_offsets(&mut self, is_reached: impl Fn(i64) -> bool) {
+        self.complete_where(
+            |watch| matches!(watch, Watch::Offset { required_offset, .. } if is_reached(*required_offset)),
+        );
+    }
+
+    /// The same for low watermarks.
+    fn complete_low_watermarks(&mut self, is_reached: impl Fn(i64) -> bool) {
+        self.complete_where(|watch| {
+            matches!(watch, Watch::LowWatermark { required_offset, .. } if is_reached(*required_offset))
+        });
+    }
+
+    fn complete_where(&mut self, is_reached: impl Fn(&Watch) -> bool) {
         for index in 0..self.slots.len() {
-            let reached = matches!(
-                &self.slots[index],
-                Some(Slot { watch: Watch::Offset { required_offset, .. }, .. }) if is_reached(*required_offset)
-            );
-            if reached
-                && let Some(Slot {
-                    watch: Watch::Offset { waiter, .. },
-                    ..
-                }) = self.remove(index)
-            {
-                waiter.one_done();
+            let reached = matches!(&self.slots[index], Some(slot) if is_reached(&slot.watch));
+            if reached && let Some(slot) = self.remove(index) {
+                slot.watch.one_done();
             }
         }
     }
@@ -228,6 +247,15 @@ impl WaitList {
             }
         }
         slots.complete_offsets(|_| true);
+        slots.complete_low_watermarks(|_| true);
+    }
+
+    /// A follower's log starts later now.
+    pub fn on_low_watermark(&self, low_watermark: i64) {
+        let mut slots = self.lock();
+        if !slots.is_empty() {
+            slots.complete_low_watermarks(|required| required <= low_watermark);
+        }
     }
 
     /// Registers a fetch. `None`: something happened since `events` was taken, so read again first.
@@ -256,6 +284,22 @@ impl WaitList {
     /// `Watching::complete` if it is there already.
     pub fn watch_offset(self: &Arc<Self>, waiter: &Arc<ProduceWaiter>, required_offset: i64) -> Watching {
         let ticket = self.lock().add(Watch::Offset {
+            waiter: waiter.clone(),
+            required_offset,
+        });
+        Watching {
+            list: self.clone(),
+            ticket,
+        }
+    }
+
+    /// Registers a DeleteRecords until the low watermark is at or above `required_offset`, in the same way.
+    pub fn watch_low_watermark(
+        self: &Arc<Self>,
+        waiter: &Arc<ProduceWaiter>,
+        required_offset: i64,
+    ) -> Watching {
+        let ticket = self.lock().add(Watch::LowWatermark {
             waiter: waiter.clone(),
             required_offset,
         });
@@ -294,12 +338,8 @@ pub struct Watching {
 impl Watching {
     /// What was waited for is there: counts as done unless an event came first.
     pub fn complete(self) {
-        if let Some(Slot {
-            watch: Watch::Offset { waiter, .. },
-            ..
-        }) = self.list.take(self.ticket)
-        {
-            waiter.one_done();
+        if let Some(slot) = self.list.take(self.ticket) {
+            slot.watch.one_done();
         }
     }
 }

@@ -74,6 +74,9 @@ impl Fixture {
             if let Some(value) = overrides.get("min.insync.replicas") {
                 config.min_insync_replicas = value.parse().unwrap();
             }
+            if let Some(value) = overrides.get("cleanup.policy") {
+                config.cleanup_policy = vec![value.clone()];
+            }
             config
         });
         let config = ReplicaManagerConfig {

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod groups;
+mod log_dirs;
 mod restart;
 mod support;
 mod tidy;

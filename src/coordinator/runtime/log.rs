@@ -119,6 +119,7 @@ pub fn error_code(error: &ReplicaError) -> ErrorCode {
         ReplicaError::InvalidRequiredAcks { .. } => ErrorCode::InvalidRequiredAcks,
         ReplicaError::InvalidTopic { .. } => ErrorCode::InvalidTopicException,
         ReplicaError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+        ReplicaError::PolicyViolation { .. } => ErrorCode::PolicyViolation,
         ReplicaError::KafkaStorage { .. } => ErrorCode::KafkaStorageError,
         ReplicaError::Log(error) => log_error_code(error),
     }
