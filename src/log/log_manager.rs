@@ -11,7 +11,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
 use arc_swap::ArcSwap;
@@ -779,13 +779,16 @@ fn recovery_point_checkpointer(
     dirs: &[Arc<ManagedDir>],
     context: &Arc<LogContext>,
 ) -> RecoveryPointCheckpointer {
-    let (logs, dirs) = (Arc::downgrade(logs), dirs.to_vec());
+    // Nor the directories' locks: a log may outlive its manager.
+    let dirs: Vec<_> = dirs.iter().map(Arc::downgrade).collect();
+    let logs = Arc::downgrade(logs);
     let disk = Arc::clone(&context.disk);
     Box::new(move |log_dir: &LogDir| {
-        let dir = dirs.iter().find(|dir| dir.path() == &**log_dir.path());
+        let mut dirs = dirs.iter().filter_map(Weak::upgrade);
+        let dir = dirs.find(|dir| dir.path() == &**log_dir.path());
         match (logs.upgrade(), dir) {
             (Some(logs), Some(dir)) if dir.loaded.load(Ordering::Acquire) => {
-                write_checkpoint_of(dir, RECOVERY_POINT_CHECKPOINT, &logs.load(), &*disk)
+                write_checkpoint_of(&dir, RECOVERY_POINT_CHECKPOINT, &logs.load(), &*disk)
             }
             _ => Ok(()),
         }
