@@ -16,7 +16,7 @@ use crate::io::disk::{Disk, SystemDisk};
 use crate::log::meta_properties::MetaPropertiesEnsemble;
 
 use super::formatter::{self, FormatOptions, InitialControllers};
-use super::{CliError, health, start};
+use super::{CliError, start};
 
 /// The image's own cluster id, when CLUSTER_ID is not set.
 const DEFAULT_CLUSTER_ID: &str = "5L6g3nShT-eMCtK--X86sw";
@@ -56,6 +56,7 @@ pub(super) fn run(
     let config = load(&variables)?;
     let cluster_id = variables
         .get("CLUSTER_ID")
+        .filter(|id| !id.is_empty())
         .map_or(DEFAULT_CLUSTER_ID, String::as_str);
     format_empty(
         &(Arc::new(SystemDisk::new()) as Arc<dyn Disk>),
@@ -65,14 +66,23 @@ pub(super) fn run(
     start::run_config(config)
 }
 
-/// `kavka docker-health`: the health check of the node that [`run`] runs, at the address that its variables say.
-pub(super) fn health(variables: impl Iterator<Item = (String, String)>) -> Result<(), CliError> {
-    let config = load(&variables.collect())?;
+/// Where a health check finds the node that the process's variables, or the mounted file, describe.
+pub(super) enum Health {
+    Broker((String, u16)),
+    Controller((String, u16)),
+}
+
+/// Without a word about listeners it is Kafka's default port: stray KAFKA_* variables outside of a container are no node.
+pub(super) fn health_address(variables: impl Iterator<Item = (String, String)>) -> Result<Health, CliError> {
+    let node = node_properties(mounted_properties()?, &variables.collect());
+    if !node.contains_key("listeners") {
+        return Ok(Health::Broker(("localhost".to_owned(), 9092)));
+    }
+    let config = KafkaConfig::from_properties(node).map_err(CliError::new)?;
     let own_address = |endpoint: &Endpoint| {
-        let host = if matches!(endpoint.host.as_str(), "" | "0.0.0.0" | "::") {
-            "localhost"
-        } else {
-            &endpoint.host
+        let host = match endpoint.host.as_str() {
+            "" | "0.0.0.0" | "::" => "localhost",
+            host => host,
         };
         (host.to_owned(), endpoint.port)
     };
@@ -80,20 +90,22 @@ pub(super) fn health(variables: impl Iterator<Item = (String, String)>) -> Resul
         config.broker_listeners().next(),
         config.controller_listeners().next(),
     ) {
-        (Some(broker), _) => health::check_broker(&own_address(broker)),
-        (None, Some(controller)) => health::check_controller(&own_address(controller)),
+        (Some(broker), _) => Ok(Health::Broker(own_address(broker))),
+        (None, Some(controller)) => Ok(Health::Controller(own_address(controller))),
         (None, None) => Err(CliError::new("the node has no listener")),
     }
 }
 
 fn load(variables: &BTreeMap<String, String>) -> Result<KafkaConfig, CliError> {
+    KafkaConfig::from_properties(node_properties(mounted_properties()?, variables)).map_err(CliError::new)
+}
+
+fn mounted_properties() -> Result<Option<BTreeMap<String, String>>, CliError> {
     let mounted = Path::new(MOUNTED_PROPERTIES);
-    let base = if mounted.exists() {
-        Some(properties::read(mounted).map_err(CliError::new)?)
-    } else {
-        None
-    };
-    KafkaConfig::from_properties(node_properties(base, variables)).map_err(CliError::new)
+    if !mounted.exists() {
+        return Ok(None);
+    }
+    properties::read(mounted).map(Some).map_err(CliError::new)
 }
 
 /// The image formats empty directories at every start: whoever sets CLUSTER_ID has said which cluster it is.
@@ -288,6 +300,36 @@ mod docker_test {
                 .get("listeners")
                 .map(String::as_str),
             Some("A://:7")
+        );
+    }
+
+    #[test]
+    fn health_check_asks_where_the_variables_say() {
+        let address = |pairs: &[(&str, &str)]| match health_address(variables(pairs).into_iter()).unwrap() {
+            Health::Broker((host, port)) => format!("broker {host}:{port}"),
+            Health::Controller((host, port)) => format!("controller {host}:{port}"),
+        };
+        assert_eq!(address(&[("PATH", "/bin")]), "broker localhost:9092");
+        assert_eq!(address(&[("KAFKA_HOME", "/opt/kafka")]), "broker localhost:9092");
+        let node = [
+            ("KAFKA_NODE_ID", "1"),
+            ("KAFKA_CONTROLLER_LISTENER_NAMES", "CONTROLLER"),
+            ("KAFKA_CONTROLLER_QUORUM_VOTERS", "1@kavka:9093"),
+        ];
+        let with = |more: &[(&'static str, &'static str)]| address(&[&node[..], more].concat());
+        assert_eq!(
+            with(&[
+                ("KAFKA_PROCESS_ROLES", "broker,controller"),
+                ("KAFKA_LISTENERS", "CONTROLLER://:9093,PLAINTEXT://kavka:19092"),
+            ]),
+            "broker kavka:19092"
+        );
+        assert_eq!(
+            with(&[
+                ("KAFKA_PROCESS_ROLES", "controller"),
+                ("KAFKA_LISTENERS", "CONTROLLER://0.0.0.0:9093"),
+            ]),
+            "controller localhost:9093"
         );
     }
 

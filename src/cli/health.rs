@@ -1,5 +1,6 @@
 //! `kavka health [--bootstrap-server HOST:PORT]`: connects as a client, asks for ApiVersions and Metadata, and says by the exit
-//! code whether the node there serves clients. For health checks of containers; it never hangs.
+//! code whether the node there serves clients. For health checks of containers; it never hangs. Without an address it asks the
+//! node that `docker` runs in this environment: by the KAFKA_* variables, and with none of them localhost:9092.
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -12,7 +13,8 @@ use crate::config::listeners::parse_host_port;
 use crate::protocol::messages::{ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse};
 use crate::protocol::{ApiKey, Decodable, Encodable};
 
-use super::CliError;
+use super::docker::Health;
+use super::{CliError, docker};
 
 /// Until a health check's own limit (Docker's is 30 s) there must be an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -20,27 +22,32 @@ const RESPONSE_SIZE_MAX: usize = 16 * 1024 * 1024;
 
 pub(super) fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
     use lexopt::Arg::Long;
-    let mut server = "localhost:9092".to_owned();
+    let mut server = None;
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(CliError::new)? {
         match argument {
             Long("bootstrap-server") => {
-                server = parser
-                    .value()
-                    .map_err(CliError::new)?
-                    .to_string_lossy()
-                    .into_owned();
+                let value = parser.value().map_err(CliError::new)?;
+                server = Some(value.to_string_lossy().into_owned());
             }
             other => return Err(CliError::new(format!("kavka health: {}", other.unexpected()))),
         }
     }
-    let address =
-        parse_host_port(&server).ok_or_else(|| CliError::new(format!("{server}: expected HOST:PORT")))?;
-    check_broker(&address).map_err(|error| CliError::new(format!("{server}: {error}")))
+    let node = match server {
+        Some(server) => Health::Broker(
+            parse_host_port(&server).ok_or_else(|| CliError::new(format!("{server}: expected HOST:PORT")))?,
+        ),
+        None => docker::health_address(std::env::vars())?,
+    };
+    let (checked, (host, port)) = match &node {
+        Health::Broker(address) => (check_broker(address), address),
+        Health::Controller(address) => (check_controller(address), address),
+    };
+    checked.map_err(|error| CliError::new(format!("{host}:{port}: {error}")))
 }
 
 /// A controller serves no Metadata: it is healthy when it answers.
-pub(super) fn check_controller((host, port): &(String, u16)) -> Result<(), CliError> {
+fn check_controller((host, port): &(String, u16)) -> Result<(), CliError> {
     check_api_versions(&mut connect(host, *port)?)
 }
 
@@ -53,7 +60,7 @@ fn check_api_versions(stream: &mut TcpStream) -> Result<(), CliError> {
     }
 }
 
-pub(super) fn check_broker((host, port): &(String, u16)) -> Result<(), CliError> {
+fn check_broker((host, port): &(String, u16)) -> Result<(), CliError> {
     let mut stream = connect(host, *port)?;
     check_api_versions(&mut stream)?;
     // An empty list of topics asks for the brokers only.

@@ -39,9 +39,9 @@ kavka: an Apache Kafka cluster without the JVM
                              print what a feature level depends on
     kavka dump-log FILE...   print log segments, indexes and snapshots (flags of kafka-dump-log.sh)
     kavka health [--bootstrap-server HOST:PORT]
-                             exit code 0 if the node there serves clients, else 1
+                             exit code 0 if the node there serves clients, else 1; without an address the node
+                             that the KAFKA_* variables describe, else localhost:9092
     kavka docker-run         run a node by the KAFKA_* environment variables of the apache/kafka image
-    kavka docker-health      exit code 0 if that node is healthy, else 1
     kavka --version
     kavka --help
 ";
@@ -87,7 +87,6 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             arguments.remove(0);
             docker::run(std::env::vars(), arguments)
         }
-        "docker-health" => docker::health(std::env::vars()),
         _ => start::run(arguments),
     };
     match result {
