@@ -84,6 +84,12 @@ struct Listing {
     deleted: Vec<PathBuf>,
 }
 
+/// What the recovery of one segment came to.
+struct Recovered {
+    bytes_cut: u64,
+    next_offset: i64,
+}
+
 /// The state of a load in progress.
 struct Loading<'a> {
     loader: &'a LogLoader<'a>,
@@ -349,8 +355,8 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Checks all batches of a segment and builds what belongs to it anew. Returns the bytes that were cut off.
-    fn recover_segment(&mut self, segment: &Arc<LogSegment>) -> Result<u64, LogError> {
+    /// Checks all batches of a segment and builds what belongs to it anew.
+    fn recover_segment(&mut self, segment: &Arc<LogSegment>) -> Result<Recovered, LogError> {
         let mut state = self.new_producer_state(self.snapshots.clone());
         if !self.segments.is_empty() {
             let before: Segments = self
@@ -370,7 +376,7 @@ impl Loading<'_> {
             state.start_empty(segment.base_offset());
         }
         let size = segment.size();
-        let valid = self.recover_batches(segment, &mut state)?;
+        let (valid, next_offset) = self.recover_batches(segment, &mut state)?;
         let io = |error: io::Error| self.fail(segment, "recovering", error.into());
         if valid < size {
             // Durably: what is cut must not come back behind what is written next.
@@ -382,15 +388,18 @@ impl Loading<'_> {
         segment.on_become_inactive().map_err(io)?;
         self.producer_files().take_snapshot(&mut state)?;
         self.snapshots = state.snapshots().clone();
-        Ok(size - valid)
+        Ok(Recovered {
+            bytes_cut: size - valid,
+            next_offset,
+        })
     }
 
-    /// The bytes of whole batches at the start of the segment.
+    /// The bytes of whole batches at the start of the segment, and the offset after them.
     fn recover_batches(
         &mut self,
         segment: &Arc<LogSegment>,
         state: &mut ProducerState,
-    ) -> Result<u64, LogError> {
+    ) -> Result<(u64, i64), LogError> {
         let fail = |error: ScanError| {
             self.loader
                 .log_dir
@@ -458,7 +467,7 @@ impl Loading<'_> {
             state.update_map_end_offset(next_offset);
             valid = batch.end();
         }
-        Ok(valid)
+        Ok((valid, next_offset))
     }
 
     /// Recovers what may be torn. Gives the recovery point and the log end offset.
@@ -478,11 +487,18 @@ impl Loading<'_> {
                     self.loader.topic_partition,
                     segment.base_offset()
                 );
-                if self.recover_segment(segment)? > 0 {
+                let recovered = self.recover_segment(segment)?;
+                // A later segment begins where this one ended when it was made. One that begins before is of another
+                // time: power loss undid its removal.
+                let is_overlapped = unflushed
+                    .get(index + 1)
+                    .is_some_and(|next| next.base_offset() < recovered.next_offset);
+                if recovered.bytes_cut > 0 || is_overlapped {
                     tracing::warn!(
-                        "{}: segment {} was torn or damaged; the log ends there",
+                        "{}: segment {} was torn or damaged; the log ends at {}",
                         self.loader.topic_partition,
-                        segment.base_offset()
+                        segment.base_offset(),
+                        recovered.next_offset
                     );
                     self.segments.truncate(first + index + 1);
                     self.remove_segments(&unflushed[index + 1..])?;
