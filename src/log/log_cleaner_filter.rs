@@ -279,3 +279,7 @@ fn options_of(header: &BatchHeader, base_offset: i64) -> BatchOptions {
         delete_horizon_ms: header.delete_horizon_ms(),
     }
 }
+
+#[cfg(test)]
+#[path = "log_cleaner_filter_test.rs"]
+mod log_cleaner_filter_test;
