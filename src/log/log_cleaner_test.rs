@@ -566,3 +566,76 @@ fn throttle_waits_for_what_was_charged_above_the_rate() {
     assert_eq!(throttle.charge(100, 20_000), Duration::from_millis(100));
     assert_eq!(Throttle::new(f64::MAX).charge(u64::MAX, 0), Duration::ZERO);
 }
+
+// ---- the internal topics
+
+/// What a coordinator knows after it has read the log: the last value of every key, without aborted transactions.
+fn last_values(log: &UnifiedLog) -> std::collections::BTreeMap<Bytes, Bytes> {
+    let info = log.read(
+        log.log_start_offset(),
+        1 << 20,
+        FetchIsolation::TxnCommitted,
+        true,
+    );
+    let info = info.unwrap();
+    let aborted = info.aborted_transactions.clone().unwrap();
+    let mut bytes = vec![0; info.slices[0].length];
+    info.slices[0]
+        .file
+        .read_at(&mut bytes, info.slices[0].position)
+        .unwrap();
+    let mut values = std::collections::BTreeMap::new();
+    for (header, batch) in Batches::of_bytes(&Bytes::from(bytes)).map(Result::unwrap) {
+        let is_aborted = aborted
+            .iter()
+            .any(|txn| txn.producer_id == header.producer_id && txn.first_offset <= header.base_offset);
+        if header.is_control() || (header.is_transactional() && is_aborted) {
+            continue;
+        }
+        for record in records_of(&batch).unwrap().map(Result::unwrap) {
+            let key = record.key.unwrap();
+            match record.value {
+                Some(value) => values.insert(key, value),
+                None => values.remove(&key),
+            };
+        }
+    }
+    values
+}
+
+#[test]
+fn coordinators_topics_of_kafka_say_the_same_after_a_cleaning_and_a_restart() {
+    for folder in [
+        "__consumer_offsets-0",
+        "__consumer_offsets-1",
+        "__transaction_state-0",
+        "__transaction_state-1",
+    ] {
+        let disk = Arc::new(SimDisk::new());
+        let clock = TestClock::at(1_795_966_500_000);
+        let at = PathBuf::from("/d").join(folder);
+        disk.import(&golden(&format!("data/{folder}")), &at).unwrap();
+        let (topic, partition) = folder.rsplit_once('-').unwrap();
+        let partition = TopicPartition::new(topic, partition.parse().unwrap());
+        let open = || {
+            let manager = open_manager(disk.clone(), clock.clone(), &[PathBuf::from("/d")]);
+            manager.load_logs(&|_| compacted(&[]), &|_| false).unwrap();
+            let log = manager.get(&partition).unwrap();
+            log.update_high_watermark(log.log_end_offset());
+            (manager, log)
+        };
+        let (manager, log) = open();
+        let (before, size) = (last_values(&log), log.size_in_bytes());
+        assert!(!before.is_empty());
+        log.roll().unwrap();
+        assert_eq!(manager.clean_all(&LogCleanerConfig::default()), 1, "{folder}");
+        assert!(log.size_in_bytes() < size, "{folder} did not shrink");
+        assert_eq!(last_values(&log), before);
+        let end = log.log_end_offset();
+        manager.shutdown(1).unwrap();
+        drop((manager, log));
+        let (_manager, log) = open();
+        assert_eq!(log.log_end_offset(), end);
+        assert_eq!(last_values(&log), before, "{folder}");
+    }
+}
