@@ -36,10 +36,11 @@ fn check(request: &InitProducerIdRequest) -> Result<(), ApiError> {
     if (request.producer_id.0 == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH) {
         return Err(ErrorCode::InvalidRequest.into());
     }
-    if request.transactional_id.is_some() {
-        return Err(ErrorCode::UnsupportedVersion.into());
+    match &request.transactional_id {
+        Some(id) if id.is_empty() => Err(ErrorCode::InvalidRequest.into()),
+        Some(_) => Err(ErrorCode::UnsupportedVersion.into()),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 impl ErrorResponse<InitProducerIdRequest> for InitProducerIdResponse {
@@ -78,5 +79,11 @@ mod init_producer_id_test {
         let id = TransactionalId(StrBytes::from_static_str("tx"));
         let request = request(-1, -1).with_transactional_id(Some(id));
         assert_eq!(check(&request), Err(ErrorCode::UnsupportedVersion.into()));
+    }
+
+    #[test]
+    fn empty_transactional_id_is_invalid() {
+        let request = request(-1, -1).with_transactional_id(Some(TransactionalId(StrBytes::new())));
+        assert_eq!(check(&request), Err(ErrorCode::InvalidRequest.into()));
     }
 }

@@ -118,8 +118,9 @@ fn list_offset(
         (CONSUMER_REPLICA_ID, _) => Some(FetchIsolation::HighWatermark),
         _ => None,
     };
+    // Any other negative epoch is one that is long over (FENCED_LEADER_EPOCH).
     let current_leader_epoch =
-        (partition.current_leader_epoch >= 0).then_some(partition.current_leader_epoch);
+        (partition.current_leader_epoch != -1).then_some(partition.current_leader_epoch);
     let found = context.broker.replica_manager.list_offset(
         topic_partition,
         spec,

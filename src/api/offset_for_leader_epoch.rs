@@ -37,8 +37,9 @@ pub async fn handle(
 
 fn end_offset(context: &RequestContext, topic: &str, partition: &OffsetForLeaderPartition) -> EpochEndOffset {
     let topic_partition = TopicPartition::new(topic, partition.partition);
+    // Any other negative epoch is one that is long over (FENCED_LEADER_EPOCH).
     let current_leader_epoch =
-        (partition.current_leader_epoch >= 0).then_some(partition.current_leader_epoch);
+        (partition.current_leader_epoch != -1).then_some(partition.current_leader_epoch);
     let found = context.broker.replica_manager.last_offset_for_leader_epoch(
         &topic_partition,
         current_leader_epoch,
