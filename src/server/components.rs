@@ -217,7 +217,7 @@ impl Components {
         // would answer with the high watermark of the last checkpoint.
         self.wait_until_published().await;
         self.serve_broker_listeners().await?;
-        let tasks = LogTasks::start(&self.config, &self.log_manager, &self.clock, &self.control);
+        let tasks = LogTasks::start(&self.config, &self.log_manager, &self.control);
         *self
             .log_tasks
             .lock()
