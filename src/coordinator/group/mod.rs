@@ -7,6 +7,7 @@
 //!     classic_join* classic_rebalance*   its rules
 //!   classic_group*  one classic group: members, protocols, generation, the states and their transitions
 //!   other_group*    groups of the newer protocols: kept, listed, deleted when empty; not served yet
+//!   assignor/*      what server-side assignors are given, and answer
 //!   offsets*        committed offsets, those of open transactions, expiry
 //!   transactional_offsets*   commits in a transaction
 //! records*          the records of all this
@@ -14,6 +15,7 @@
 //! ```
 //! `*` = pure.
 
+pub mod assignor;
 pub mod classic_group;
 mod classic_join;
 mod classic_protocol;
