@@ -56,6 +56,7 @@ pub mod list_offsets;
 pub mod metadata;
 pub mod metadata_fetch;
 pub mod offset_commit;
+pub mod offset_delete;
 pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 pub mod produce;

@@ -96,6 +96,7 @@ pub static TABLE: &[ApiRow] = table! {
     DescribeLogDirs 1 to 5 on broker => describe_log_dirs,
     CreatePartitions 0 to 3 on both => create_partitions,
     DeleteGroups 0 to 3 on broker => delete_groups,
+    OffsetDelete 0 to 0 on broker => offset_delete,
     Vote 0 to 2 on controller => vote,
     BeginQuorumEpoch 0 to 1 on controller => begin_quorum_epoch,
     EndQuorumEpoch 0 to 1 on controller => end_quorum_epoch,

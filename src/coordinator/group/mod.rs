@@ -9,6 +9,7 @@
 //!   other_group*    groups of the newer protocols: kept, listed, deleted when empty; not served yet
 //!   assignor/*      what server-side assignors are given, and answer
 //!   offsets*        committed offsets, those of open transactions, expiry
+//!   offset_delete*  deleting offsets on request
 //!   transactional_offsets*   commits in a transaction
 //! records*          the records of all this
 //! config            the settings that matter here
@@ -21,6 +22,7 @@ mod classic_join;
 mod classic_protocol;
 mod classic_rebalance;
 pub mod config;
+mod offset_delete;
 pub mod offsets;
 pub mod other_group;
 pub mod records;

@@ -40,6 +40,8 @@ struct Member {
     state: i8,
     /// The pattern that a consumer subscribes to.
     regex: Option<StrBytes>,
+    /// The topics that a consumer names.
+    topics: Vec<StrBytes>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +50,8 @@ pub struct OtherGroup {
     group_epoch: i32,
     assignment_epoch: i32,
     members: BTreeMap<StrBytes, Member>,
+    /// What each pattern was found to match.
+    resolved_regexes: BTreeMap<StrBytes, Vec<StrBytes>>,
     /// Keys of the records that are not tombstones, those of the group as a whole last.
     live: BTreeMap<(u8, Bytes), GroupRecordKey>,
     /// The record that has the group's epoch.
@@ -123,6 +127,7 @@ impl OtherGroup {
             group_epoch: 0,
             assignment_epoch: 0,
             members: BTreeMap::new(),
+            resolved_regexes: BTreeMap::new(),
             live: BTreeMap::new(),
             metadata: None,
         }
@@ -168,6 +173,17 @@ impl OtherGroup {
     pub fn replay(&mut self, key: GroupRecordKey, value: Option<(GroupRecordValue, i16)>) {
         let Ok(bytes) = key.encode() else { return };
         self.replay_members(&key, value.as_ref().map(|(value, _)| value));
+        if let GroupRecordKey::ConsumerGroupRegularExpression(key) = &key {
+            match &value {
+                Some((GroupRecordValue::ConsumerGroupRegularExpression(value), _)) => {
+                    self.resolved_regexes
+                        .insert(key.regular_expression.clone(), value.topics.clone());
+                }
+                _ => {
+                    self.resolved_regexes.remove(&key.regular_expression);
+                }
+            }
+        }
         if rank(&key) == GROUP_RANK {
             self.metadata = value.as_ref().map(|value| GroupRecord {
                 key: key.clone(),
@@ -228,6 +244,7 @@ impl OtherGroup {
                 if let GroupRecordValue::ConsumerGroupMemberMetadata(value) = value {
                     let regex = value.subscribed_topic_regex.as_ref();
                     member.regex = regex.filter(|regex| !regex.is_empty()).cloned();
+                    member.topics = value.subscribed_topic_names.clone();
                 }
                 return;
             }
@@ -339,6 +356,27 @@ impl OtherGroup {
             true => Err(ErrorCode::GroupDeletionFailed),
             false => Ok(()),
         }
+    }
+
+    pub fn validate_offset_delete(&self) -> Result<(), ErrorCode> {
+        match self.kind {
+            GroupKind::Share => Err(ErrorCode::GroupIdNotFound),
+            GroupKind::Consumer | GroupKind::Streams => Ok(()),
+        }
+    }
+
+    /// Which topics a member of a streams group consumes is not known here: all.
+    pub fn is_subscribed_to(&self, topic: &StrBytes) -> bool {
+        let names = |topics: &[StrBytes]| topics.contains(topic);
+        self.members.values().any(|member| {
+            let by_regex = member
+                .regex
+                .as_ref()
+                .and_then(|regex| self.resolved_regexes.get(regex));
+            self.kind == GroupKind::Streams
+                || names(&member.topics)
+                || by_regex.is_some_and(|topics| names(topics))
+        })
     }
 
     pub fn validate_offset_commit(&self, member_id: &StrBytes, member_epoch: i32) -> Result<(), ErrorCode> {

@@ -28,10 +28,10 @@ use crate::protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use crate::protocol::messages::offset_fetch_response::OffsetFetchResponseGroup;
 use crate::protocol::messages::{
     GroupId, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
-    LeaveGroupResponse, OffsetCommitRequest, OffsetCommitResponse, SyncGroupRequest, SyncGroupResponse,
-    TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+    LeaveGroupResponse, OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest, OffsetDeleteResponse,
+    SyncGroupRequest, SyncGroupResponse, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
-use crate::protocol::{ErrorCode, StrBytes};
+use crate::protocol::{ApiError, ErrorCode, StrBytes};
 
 /// Who joins, and what its version of JoinGroup can do.
 #[derive(Debug, Clone)]
@@ -336,6 +336,21 @@ impl GroupCoordinatorService {
             }
         }
         deleted
+    }
+
+    /// Topics and partitions exist. An error is one of the whole group.
+    pub async fn delete_offsets(
+        &self,
+        request: OffsetDeleteRequest,
+    ) -> Result<OffsetDeleteResponse, ErrorCode> {
+        if request.group_id.is_empty() {
+            return Err(ErrorCode::InvalidGroupId);
+        }
+        let partition = self.partition_for(&request.group_id);
+        let result = self.runtime.write(partition, move |shard, _| {
+            shard.delete_offsets(&request).map_err(ApiError::from)
+        });
+        result.await.map_err(|error| operation_error(error.code))
     }
 
     fn by_partition(&self, group_ids: Vec<GroupId>) -> BTreeMap<i32, Vec<StrBytes>> {
