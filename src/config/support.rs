@@ -113,7 +113,6 @@ pub const ACTED_ON: &[&str] = &[
     "producer.id.expiration.ms",
     "replica.high.watermark.checkpoint.interval.ms",
     "replica.lag.time.max.ms",
-    "transaction.max.timeout.ms",
     // Groups and offsets
     "group.initial.rebalance.delay.ms",
     "group.max.session.timeout.ms",
@@ -128,15 +127,22 @@ pub const ACTED_ON: &[&str] = &[
     "offsets.topic.num.partitions",
     "offsets.topic.replication.factor",
     "offsets.topic.segment.bytes",
+    // Transactions
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    "transaction.max.timeout.ms",
+    "transaction.partition.verification.enable",
+    "transaction.remove.expired.transaction.cleanup.interval.ms",
+    "transaction.state.log.load.buffer.size",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.num.partitions",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.segment.bytes",
+    "transactional.id.expiration.ms",
     // Internal topics that are not made yet: nothing is neglected
     "share.coordinator.state.topic.min.isr",
     "share.coordinator.state.topic.num.partitions",
     "share.coordinator.state.topic.replication.factor",
     "share.coordinator.state.topic.segment.bytes",
-    "transaction.state.log.min.isr",
-    "transaction.state.log.num.partitions",
-    "transaction.state.log.replication.factor",
-    "transaction.state.log.segment.bytes",
 ];
 
 /// A key that refuses to start, its harmless values, and why.

@@ -16,6 +16,7 @@ use super::producer_state::{BatchMetadata, CompletedTxn, MarkerRecord, ProducerA
 use super::transaction_index::AbortedTxn;
 use super::unified_log::Writer;
 use super::validator::{self, ValidatorConfig};
+use super::verification::{TransactionCheck, VerificationGuard, VerificationRequest};
 use super::{AppendOrigin, LogAppendInfo, LogError, LogOffsetMetadata, UnifiedLog};
 use crate::record::control_record::end_transaction_marker_of;
 use crate::record::{
@@ -45,6 +46,24 @@ impl UnifiedLog {
         origin: AppendOrigin,
         now_ms: i64,
     ) -> Result<LogAppendInfo, LogError> {
+        self.append_checked(
+            records,
+            leader_epoch,
+            origin,
+            now_ms,
+            &TransactionCheck::default(),
+        )
+    }
+
+    /// The same, with what the append says of its transaction.
+    pub fn append_checked(
+        &self,
+        records: &Bytes,
+        leader_epoch: i32,
+        origin: AppendOrigin,
+        now_ms: i64,
+        check: &TransactionCheck,
+    ) -> Result<LogAppendInfo, LogError> {
         if records.is_empty() {
             return Ok(self.nothing_appended());
         }
@@ -71,7 +90,7 @@ impl UnifiedLog {
         let prefix = header.prefix();
         let batch = [(header, validated.records)];
         let parts = [&prefix[..], &batch[0].1[PREFIX_BYTES..header.size_in_bytes()]];
-        self.append(&mut writer, &batch, &parts, origin, now_ms, &mut info)?;
+        self.append(&mut writer, &batch, &parts, (origin, check), now_ms, &mut info)?;
         drop(writer);
         self.flush_if_due()?;
         Ok(info)
@@ -86,6 +105,16 @@ impl UnifiedLog {
     /// Appends ready-made batches whose offsets and epochs are set and continue the log: the metadata log.
     pub fn append_prepared(&self, records: &Bytes) -> Result<LogAppendInfo, LogError> {
         self.append_given(records, AppendOrigin::RaftLeader, None)
+    }
+
+    /// Before the coordinator is asked whether a producer may open a transaction here: see [`VerificationGuard`]. `None`: it is open.
+    pub fn start_verification(
+        &self,
+        request: &VerificationRequest,
+        now_ms: i64,
+    ) -> Result<Option<VerificationGuard>, LogError> {
+        let mut writer = self.lock()?;
+        Ok(writer.producer_state.start_verification(request, now_ms))
     }
 
     fn nothing_appended(&self) -> LogAppendInfo {
@@ -130,6 +159,7 @@ impl UnifiedLog {
         }
         let parts = [&records[..info.valid_bytes]];
         let now_ms = self.context.clock.now_ms();
+        let origin = (origin, &TransactionCheck::default());
         self.append(&mut writer, &batches, &parts, origin, now_ms, &mut info)?;
         drop(writer);
         self.flush_if_due()?;
@@ -194,7 +224,7 @@ impl UnifiedLog {
         writer: &mut Writer,
         batches: &[Batch],
         parts: &[&[u8]],
-        origin: AppendOrigin,
+        origin: (AppendOrigin, &TransactionCheck),
         now_ms: i64,
         info: &mut LogAppendInfo,
     ) -> Result<(), LogError> {
@@ -276,7 +306,7 @@ impl UnifiedLog {
         &self,
         writer: &Writer,
         batches: &[Batch],
-        origin: AppendOrigin,
+        (origin, check): (AppendOrigin, &TransactionCheck),
         segment: &LogSegment,
     ) -> Result<ProducerChanges, LogError> {
         let mut changes = ProducerChanges::default();
@@ -293,6 +323,7 @@ impl UnifiedLog {
                         ..ProducerChanges::default()
                     });
                 }
+                state.check_verified(header, check)?;
                 let first_offset = LogOffsetMetadata {
                     message_offset: header.base_offset,
                     segment_base_offset: segment.base_offset(),
@@ -301,6 +332,10 @@ impl UnifiedLog {
                 let marker = marker_of(header, bytes).map_err(|error| LogError::InvalidRecord {
                     reason: error.to_string(),
                 })?;
+                let marker = marker.map(|marker| MarkerRecord {
+                    transaction_version: check.marker_version,
+                    ..marker
+                });
                 let completed = changes
                     .updated
                     .entry(header.producer_id)

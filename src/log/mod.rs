@@ -7,7 +7,7 @@
 //!   unified_log    one partition: append, read, offsets, truncation, retention
 //!     recovery     what is done to its files at start
 //!     segment      .log + offset_index + time_index + transaction_index
-//!     producer_state*  leader_epoch_cache*            (pure)
+//!     producer_state*  verification*  leader_epoch_cache*            (pure)
 //!     validator*   the rules for producers' records
 //!   log_cleaner    compaction: which log, what stays, the swap (log_replace)
 //!   checkpoint, clean_shutdown, partition_metadata    small text files, replaced atomically
@@ -52,6 +52,7 @@ mod time_index;
 mod transaction_index;
 mod types;
 mod unified_log;
+mod verification;
 
 pub use crate::config::LogConfig;
 pub use error::LogError;
@@ -64,6 +65,7 @@ pub use types::{
     ProducerStateSummary, TimestampAndOffset, UNKNOWN_FILE_POSITION,
 };
 pub use unified_log::UnifiedLog;
+pub use verification::{TransactionCheck, VerificationGuard, VerificationRequest};
 
 /// A topic's name and a partition's index.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

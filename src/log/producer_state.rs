@@ -10,6 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::verification::{
+    TransactionCheck, Verification, VerificationGuard, VerificationRequest, Verifications,
+};
 use super::{AppendOrigin, LogError, LogOffsetMetadata, ProducerStateSummary, TopicPartition};
 use crate::record::control_record::{ControlRecordType, EndTransactionMarker};
 use crate::record::{BatchHeader, NO_PRODUCER_EPOCH, NO_SEQUENCE};
@@ -184,6 +187,9 @@ pub struct ProducerAppendInfo {
     updated: ProducerStateEntry,
     origin: AppendOrigin,
     started: Vec<TxnMetadata>,
+    /// Its coordinator is being asked for it.
+    verification: Option<Verification>,
+    has_transactional_batch: bool,
 }
 
 impl ProducerAppendInfo {
@@ -199,6 +205,7 @@ impl ProducerAppendInfo {
         marker: Option<&MarkerRecord>,
         first_offset: LogOffsetMetadata,
     ) -> Result<Option<CompletedTxn>, LogError> {
+        self.has_transactional_batch |= batch.is_transactional();
         if batch.is_control() {
             return match marker {
                 Some(marker) => self.append_end_txn_marker(marker, batch.producer_epoch, batch.base_offset),
@@ -290,6 +297,7 @@ impl ProducerAppendInfo {
     }
 
     fn check_sequence(&self, producer_epoch: i16, first_sequence: i32, offset: i64) -> Result<(), LogError> {
+        self.check_verified_sequence(first_sequence, offset)?;
         let updated_epoch = self.updated.producer_epoch;
         if producer_epoch != updated_epoch {
             if first_sequence != 0 && updated_epoch != NO_PRODUCER_EPOCH {
@@ -326,6 +334,31 @@ impl ProducerAppendInfo {
                 self.topic_partition
             ),
         })
+    }
+
+    /// Of batches whose coordinator was asked at the same time only the first may open the transaction; and with version 2 a transaction
+    /// begins with sequence 0 where nothing is known of its producer.
+    fn check_verified_sequence(&self, first_sequence: i32, offset: i64) -> Result<(), LogError> {
+        let Some(verification) = &self.verification else {
+            return Ok(());
+        };
+        let refused = |reason: String| Err(LogError::OutOfOrderSequence { reason });
+        let (producer_id, partition) = (self.producer_id(), &self.topic_partition);
+        if verification.supports_epoch_bump && first_sequence != 0 && self.current.is_empty() {
+            return refused(format!(
+                "Invalid sequence number for producer {producer_id} at offset {offset} in partition {partition}: \
+                 {first_sequence} (incoming seq. number). Expected sequence 0 for transactions v2 idempotent producer with \
+                 no existing state."
+            ));
+        }
+        if first_sequence > verification.lowest_sequence {
+            return refused(format!(
+                "Out of order sequence number for producer {producer_id} at offset {offset} in partition {partition}: \
+                 {first_sequence} (incoming seq. number), {} (earliest seen sequence)",
+                verification.lowest_sequence
+            ));
+        }
+        Ok(())
     }
 
     fn append_end_txn_marker(
@@ -380,6 +413,7 @@ pub struct ProducerState {
     ongoing_txns: BTreeMap<i64, TxnMetadata>,
     /// Ended, but the marker is above the high watermark.
     unreplicated_txns: BTreeMap<i64, TxnMetadata>,
+    verifications: Verifications,
     map_end_offset: i64,
     last_snapshot_offset: i64,
     /// Offsets of the `.snapshot` files.
@@ -400,6 +434,7 @@ impl ProducerState {
             producers: BTreeMap::new(),
             ongoing_txns: BTreeMap::new(),
             unreplicated_txns: BTreeMap::new(),
+            verifications: Verifications::default(),
             map_end_offset: 0,
             last_snapshot_offset: 0,
             snapshots,
@@ -442,6 +477,36 @@ impl ProducerState {
         self.producers.values().map(summary).collect()
     }
 
+    fn is_in_transaction(&self, producer_id: i64, producer_epoch: i16) -> bool {
+        self.entry(producer_id).is_some_and(|entry| {
+            entry.current_txn_first_offset.is_some() && entry.producer_epoch == producer_epoch
+        })
+    }
+
+    /// The guard for a batch that would open a transaction; `None`: it is open.
+    pub fn start_verification(
+        &mut self,
+        request: &VerificationRequest,
+        now_ms: i64,
+    ) -> Option<VerificationGuard> {
+        match self.is_in_transaction(request.producer_id, request.producer_epoch) {
+            true => None,
+            false => Some(self.verifications.start(request, now_ms)),
+        }
+    }
+
+    /// Whether a client's or coordinator's batch may be written as far as its transaction goes.
+    pub fn check_verified(&self, batch: &BatchHeader, check: &TransactionCheck) -> Result<(), LogError> {
+        if self.verifications.allows(batch, check)
+            || self.is_in_transaction(batch.producer_id, batch.producer_epoch)
+        {
+            return Ok(());
+        }
+        Err(LogError::InvalidTxnState {
+            reason: "Record was not part of an ongoing transaction".to_owned(),
+        })
+    }
+
     pub fn has_ongoing_transaction(&self, producer_id: i64) -> bool {
         self.entry(producer_id)
             .is_some_and(|entry| entry.current_txn_first_offset.is_some())
@@ -475,10 +540,16 @@ impl ProducerState {
             },
             origin,
             started: Vec::new(),
+            verification: self.verifications.get(producer_id).copied(),
+            has_transactional_batch: false,
         }
     }
 
     pub fn update(&mut self, info: &ProducerAppendInfo) {
+        if info.has_transactional_batch {
+            // A transaction began or ended: what was asked before says nothing of the next.
+            self.verifications.remove(info.producer_id());
+        }
         let entry = self
             .producers
             .entry(info.producer_id())
@@ -538,6 +609,8 @@ impl ProducerState {
         for producer_id in expired {
             self.producers.remove(&producer_id);
         }
+        self.verifications
+            .remove_older_than(self.producer_id_expiration_ms, now_ms);
     }
 
     /// Forgets all but which snapshots there are, and takes over the snapshot at `offset` (without those that expired).
@@ -574,6 +647,7 @@ impl ProducerState {
         self.producers.clear();
         self.ongoing_txns.clear();
         self.unreplicated_txns.clear();
+        self.verifications.clear();
     }
 
     /// A log that goes on at `offset` without anything before.

@@ -1,5 +1,6 @@
 //! Produce in two stages: the append, which fixes the order, and the wait for the replicas.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,9 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::log::validator::ValidationError;
-use crate::log::{AppendOrigin, LogAppendInfo, LogError};
+use crate::log::{
+    AppendOrigin, LogAppendInfo, LogError, TopicPartition, TransactionCheck, VerificationGuard,
+};
 use crate::replica::purgatory::ProduceWaiter;
 use crate::replica::{Partition, ReplicaError, ReplicaManager, TopicIdPartition};
 
@@ -189,6 +192,9 @@ impl Appended {
     }
 }
 
+/// With what transactional batches may open their transactions, by partition.
+pub type VerificationGuards = HashMap<TopicPartition, VerificationGuard>;
+
 impl ReplicaManager {
     /// Stage one of a produce: synchronous, fixes the order. One append a partition.
     pub fn append_records(
@@ -197,6 +203,7 @@ impl ReplicaManager {
         required_acks: i16,
         internal_topics_allowed: bool,
         entries: Vec<(TopicIdPartition, Bytes)>,
+        guards: &VerificationGuards,
     ) -> Appended {
         if !matches!(required_acks, -1..=1) {
             let invalid = ReplicaError::InvalidRequiredAcks { acks: required_acks };
@@ -216,7 +223,7 @@ impl ReplicaManager {
                 })
             } else {
                 let (result, partition) =
-                    self.append_to_local_log(&topic_id_partition, &records, required_acks, now_ms);
+                    self.append_to_local_log(&topic_id_partition, &records, required_acks, now_ms, guards);
                 if required_acks == -1
                     && let Some(partition) = partition
                 {
@@ -252,12 +259,19 @@ impl ReplicaManager {
         records: &Bytes,
         required_acks: i16,
         now_ms: i64,
+        guards: &VerificationGuards,
     ) -> (AppendResult, Option<Arc<Partition>>) {
         let partition = match self.get_partition(&id.topic_partition) {
             Ok(partition) => partition,
             Err(error) => return (AppendResult::refused(error, None), None),
         };
-        match partition.append_as_leader(records, AppendOrigin::Client, required_acks, None, now_ms) {
+        let check = TransactionCheck {
+            must_be_verified: self.config.transaction_partition_verification_enable,
+            guard: guards.get(&id.topic_partition).copied(),
+            ..Default::default()
+        };
+        let origin = AppendOrigin::Client;
+        match partition.append_as_leader(records, origin, required_acks, None, now_ms, &check) {
             Ok(info) => (AppendResult::appended(&info), Some(partition)),
             Err(error) => {
                 tracing::debug!(partition = %id.topic_partition, %error, "append refused");

@@ -67,7 +67,7 @@ async fn results_keep_the_order_of_the_entries_and_fail_one_by_one() {
     ];
     let results = fixture
         .manager
-        .append_records(1_000, -1, false, entries)
+        .append_records(1_000, -1, false, entries, &Default::default())
         .into_results();
     assert!(matches!(
         results[0].1.error,
@@ -252,7 +252,12 @@ impl PartitionListener for Heard {
 }
 
 fn append_coordinator_batch(manager: &ReplicaManager, leader_epoch: i32) -> Result<i64, ReplicaError> {
-    manager.append_coordinator_batch(&topic_partition("t"), leader_epoch, batch(b"state"))
+    manager.append_coordinator_batch(
+        &topic_partition("t"),
+        leader_epoch,
+        batch(b"state"),
+        Default::default(),
+    )
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,7 +29,7 @@ pub mod replica_state;
 pub(crate) mod test_support;
 
 pub use delayed_delete_records::{DeleteRecordsResult, DeletedRecords};
-pub use delayed_produce::{AppendResult, Appended, RecordError};
+pub use delayed_produce::{AppendResult, Appended, RecordError, VerificationGuards};
 pub use error::ReplicaError;
 pub use fetch::{
     AbortedTransaction, DivergingEpoch, FetchIsolation, FetchParams, FetchPartition, FetchPartitionData,

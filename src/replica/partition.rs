@@ -13,7 +13,8 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::log::{
-    AppendOrigin, FetchDataInfo, LogAppendInfo, LogError, LogOffsetMetadata, TopicPartition, UnifiedLog,
+    AppendOrigin, FetchDataInfo, LogAppendInfo, LogError, LogOffsetMetadata, TopicPartition,
+    TransactionCheck, UnifiedLog, VerificationGuard, VerificationRequest,
 };
 use crate::metadata::{MetadataCache, PartitionRegistration};
 use crate::replica::ReplicaError;
@@ -302,6 +303,7 @@ impl Partition {
 
 /// Appends and the high watermark.
 impl Partition {
+    /// `check` is what the append says of its transaction.
     pub(crate) fn append_as_leader(
         &self,
         records: &Bytes,
@@ -309,6 +311,7 @@ impl Partition {
         required_acks: i16,
         expected_epoch: Option<i32>,
         now_ms: i64,
+        check: &TransactionCheck,
     ) -> Result<LogAppendInfo, ReplicaError> {
         let state = self.state();
         self.check_access(&state, expected_epoch, true)?;
@@ -317,7 +320,7 @@ impl Partition {
         }
         let info = self
             .log
-            .append_as_leader(records, state.leader_epoch, origin, now_ms)?;
+            .append_checked(records, state.leader_epoch, origin, now_ms, check)?;
         let high_watermark = self.maybe_increment_high_watermark(&state, now_ms);
         drop(state);
 
@@ -327,6 +330,17 @@ impl Partition {
             None => self.waiters.on_append(visible, None),
         }
         Ok(info)
+    }
+
+    /// `maybeStartTransactionVerification`; `None`: the transaction is open here.
+    pub(crate) fn start_verification(
+        &self,
+        request: &VerificationRequest,
+        now_ms: i64,
+    ) -> Result<Option<VerificationGuard>, ReplicaError> {
+        let state = self.state();
+        self.check_leads(&state)?;
+        Ok(self.log.start_verification(request, now_ms)?)
     }
 
     fn check_min_isr(&self, state: &PartitionState) -> Result<(), ReplicaError> {

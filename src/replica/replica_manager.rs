@@ -15,7 +15,10 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::io::clock::Clock;
-use crate::log::{AppendOrigin, FetchIsolation, LogConfig, LogError, LogManager, TopicPartition, UnifiedLog};
+use crate::log::{
+    AppendOrigin, FetchIsolation, LogConfig, LogError, LogManager, TopicPartition, TransactionCheck,
+    UnifiedLog, VerificationGuard, VerificationRequest,
+};
 use crate::metadata::{
     ConfigResourceType, MetadataCache, MetadataDelta, MetadataImage, MetadataPublisher, PartitionInfo,
 };
@@ -31,6 +34,8 @@ pub struct ReplicaManagerConfig {
     pub node_id: i32,
     pub replica_lag_time_max_ms: i64,
     pub max_incremental_fetch_session_cache_slots: usize,
+    /// `transaction.partition.verification.enable`.
+    pub transaction_partition_verification_enable: bool,
 }
 
 #[derive(Clone)]
@@ -222,12 +227,29 @@ impl ReplicaManager {
         topic_partition: &TopicPartition,
         leader_epoch: i32,
         batch: Bytes,
+        check: TransactionCheck,
     ) -> Result<i64, ReplicaError> {
         const ALL_REPLICAS: i16 = -1;
         let partition = self.get_partition(topic_partition)?;
         let (origin, now_ms) = (AppendOrigin::Coordinator, self.clock.now_ms());
-        let info = partition.append_as_leader(&batch, origin, ALL_REPLICAS, Some(leader_epoch), now_ms)?;
+        let check = TransactionCheck {
+            must_be_verified: self.config.transaction_partition_verification_enable,
+            ..check
+        };
+        let epoch = Some(leader_epoch);
+        let info = partition.append_as_leader(&batch, origin, ALL_REPLICAS, epoch, now_ms, &check)?;
         Ok(info.last_offset + 1)
+    }
+
+    /// The guard with which a coordinator's or a client's batch may open a transaction on a partition, once its transaction coordinator has
+    /// said so; `None`: the transaction is open.
+    pub fn start_verification(
+        &self,
+        topic_partition: &TopicPartition,
+        request: &VerificationRequest,
+    ) -> Result<Option<VerificationGuard>, ReplicaError> {
+        let partition = self.get_partition(topic_partition)?;
+        partition.start_verification(request, self.clock.now_ms())
     }
 
     /// Whole batches from `start_offset` up to the log end, at most about `max_bytes` but at least one batch, copied:

@@ -83,6 +83,7 @@ impl Fixture {
             node_id: NODE,
             replica_lag_time_max_ms: 30_000,
             max_incremental_fetch_session_cache_slots: 1_000,
+            transaction_partition_verification_enable: true,
         };
         let metadata = MetadataCache::default();
         let manager = ReplicaManager::new(
@@ -112,8 +113,13 @@ impl Fixture {
 
     pub fn append(&self, topic: &str, acks: i16, records: Bytes) -> crate::replica::Appended {
         let partition = TopicIdPartition::new(Uuid::nil(), topic, 0);
-        self.manager
-            .append_records(1_000, acks, false, vec![(partition, records)])
+        self.manager.append_records(
+            1_000,
+            acks,
+            false,
+            vec![(partition, records)],
+            &Default::default(),
+        )
     }
 
     /// Appends with acks=1 and gives the size of what was appended.

@@ -436,6 +436,7 @@ fn build_replica_manager(
                 config.max_incremental_fetch_session_cache_slots,
             )
             .unwrap_or(0),
+            transaction_partition_verification_enable: config.transaction_partition_verification_enable,
         },
         log_manager.clone(),
         cache.clone(),

@@ -19,6 +19,7 @@ use crate::coordinator::runtime::context::ContextConfig;
 use crate::coordinator::runtime::shard::Outcome;
 use crate::coordinator::runtime::{CoordinatorRuntime, PartitionLog, RuntimeConfig, TransactionEnd};
 use crate::io::clock::Clock;
+use crate::log::VerificationGuard;
 use crate::metadata::{MetadataCache, MetadataDelta, MetadataImage, MetadataPublisher};
 use crate::protocol::messages::delete_groups_response::DeletableGroupResult;
 use crate::protocol::messages::describe_groups_response::DescribedGroup;
@@ -220,17 +221,19 @@ impl GroupCoordinatorService {
         result.await.map_err(|error| operation_error(error.code))
     }
 
-    /// Topics have names and ids, and exist; the partition is in the producer's transaction. An error is one of the whole commit.
+    /// Topics have names and ids, and exist; the partition is in the producer's transaction, which `guard` shows if it is not open there
+    /// yet. An error is one of the whole commit.
     pub async fn commit_transactional_offsets(
         &self,
         request: TxnOffsetCommitRequest,
+        guard: Option<VerificationGuard>,
     ) -> Result<TxnOffsetCommitResponse, ErrorCode> {
         if request.group_id.is_empty() {
             return Err(ErrorCode::InvalidGroupId);
         }
         let partition = self.partition_for(&request.group_id);
         let result = self.runtime.write(partition, move |shard, operation| {
-            shard.commit_transactional_offsets(operation, &request)
+            shard.commit_transactional_offsets(operation, &request, guard)
         });
         result.await.map_err(|error| operation_error(error.code))
     }

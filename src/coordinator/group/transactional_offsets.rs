@@ -1,14 +1,15 @@
 //! Offsets that are committed in a transaction (TxnOffsetCommit). Pure.
 //!
 //! They are records like others, in a transactional batch of the producer's: pending until its marker comes, then committed or
-//! dropped. That the partition is in the producer's transaction is checked before the records are appended, not here.
+//! dropped. That the partition is in the producer's transaction was asked of its coordinator before; the guard shows it to the log.
 
 use super::offsets::{OffsetAndMetadata, OffsetKey, utf16_length};
 use super::owned;
 use super::records::GroupRecord;
 use super::shard::{Group, GroupOutcome, GroupShard};
-use crate::coordinator::runtime::TransactionalProducer;
 use crate::coordinator::runtime::shard::OperationContext;
+use crate::coordinator::runtime::{TransactionalAppend, TransactionalProducer};
+use crate::log::VerificationGuard;
 use crate::protocol::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
@@ -21,6 +22,7 @@ impl GroupShard {
         &mut self,
         context: &OperationContext,
         request: &TxnOffsetCommitRequest,
+        guard: Option<VerificationGuard>,
     ) -> Result<GroupOutcome<TxnOffsetCommitResponse>, ApiError> {
         let group_id = owned(&request.group_id.0);
         self.validate_transactional_commit(context, &group_id, request)?;
@@ -67,10 +69,11 @@ impl GroupShard {
             response.topics.push(answer);
         }
         let mut outcome = GroupOutcome::with_records(records, response);
-        outcome.transaction = Some(TransactionalProducer {
+        let producer = TransactionalProducer {
             producer_id: request.producer_id.0,
             producer_epoch: request.producer_epoch,
-        });
+        };
+        outcome.transaction = Some(TransactionalAppend { producer, guard });
         Ok(outcome)
     }
 

@@ -35,9 +35,17 @@ fn request(group: &str, offset: i64) -> TxnOffsetCommitRequest {
 /// Commits, and replays as the runtime does.
 fn commit_in_transaction(fixture: &mut Fixture, request: &TxnOffsetCommitRequest) -> Result<i16, ErrorCode> {
     let context = fixture.context();
-    let outcome = fixture.shard.commit_transactional_offsets(&context, request);
+    let outcome = fixture
+        .shard
+        .commit_transactional_offsets(&context, request, None);
     let mut outcome = outcome.map_err(|error| error.code)?;
-    assert_eq!(outcome.transaction, Some(PRODUCER));
+    assert_eq!(
+        outcome.transaction,
+        Some(TransactionalAppend {
+            producer: PRODUCER,
+            guard: None
+        })
+    );
     for record in std::mem::take(&mut outcome.records) {
         let offset = fixture.log.len() as i64;
         fixture.shard.replay(offset, PRODUCER.producer_id, record.clone());

@@ -14,11 +14,11 @@ use tokio::sync::oneshot;
 
 use super::log::{PartitionLog, error_code};
 use super::shard::{
-    CoordinatorShard, Effect, OperationContext, Outcome, Token, TransactionEnd, TransactionalProducer,
+    CoordinatorShard, Effect, OperationContext, Outcome, Token, TransactionEnd, TransactionalAppend,
 };
 use super::timer::{TimerEvent, TimerQueue};
 use crate::io::clock::Clock;
-use crate::log::TopicPartition;
+use crate::log::{TopicPartition, TransactionCheck};
 use crate::metadata::MetadataImage;
 use crate::protocol::ErrorCode;
 use crate::record::control_record::{ControlRecordType, EndTransactionMarker, control_batch};
@@ -60,7 +60,7 @@ struct Deferred<S: CoordinatorShard> {
 
 struct Batch<S: CoordinatorShard> {
     base_offset: i64,
-    producer: Option<TransactionalProducer>,
+    transaction: Option<TransactionalAppend>,
     records: Vec<(Bytes, Option<Bytes>)>,
     size: usize,
     waiting: Vec<Waiting<S>>,
@@ -351,7 +351,7 @@ impl<S: CoordinatorShard> PartitionContext<S> {
         records: Vec<S::Record>,
         replay: bool,
         atomic: bool,
-        producer: Option<TransactionalProducer>,
+        transaction: Option<TransactionalAppend>,
     ) -> Result<(), ErrorCode> {
         let mut encoded = Vec::with_capacity(records.len());
         for record in &records {
@@ -367,7 +367,7 @@ impl<S: CoordinatorShard> PartitionContext<S> {
         if self
             .batch
             .as_ref()
-            .is_some_and(|batch| batch.producer != producer)
+            .is_some_and(|batch| batch.transaction != transaction)
         {
             self.flush()?;
         }
@@ -380,12 +380,12 @@ impl<S: CoordinatorShard> PartitionContext<S> {
                 self.make_room(size, max)?;
             }
             if replay {
-                let producer_id = producer.map_or(-1, |producer| producer.producer_id);
+                let producer_id = transaction.map_or(-1, |transaction| transaction.producer.producer_id);
                 self.shard.replay(self.next, producer_id, record);
             }
             let batch = self.batch.get_or_insert_with(|| Batch {
                 base_offset: self.next,
-                producer,
+                transaction,
                 records: Vec::new(),
                 size: crate::record::RECORD_BATCH_OVERHEAD,
                 waiting: Vec::new(),
@@ -410,7 +410,11 @@ impl<S: CoordinatorShard> PartitionContext<S> {
         let Some(batch) = self.batch.take() else {
             return Ok(());
         };
-        let options = options(&self.config, batch.producer);
+        let check = TransactionCheck {
+            guard: batch.transaction.and_then(|transaction| transaction.guard),
+            ..Default::default()
+        };
+        let options = options(&self.config, batch.transaction);
         let written = build(&batch.records, self.clock.now_ms(), options).and_then(|bytes| {
             if bytes.len() > self.log.max_message_bytes(&self.topic_partition) {
                 tracing::error!(
@@ -420,7 +424,7 @@ impl<S: CoordinatorShard> PartitionContext<S> {
                 return Err(ErrorCode::RecordListTooLarge);
             }
             self.log
-                .append(&self.topic_partition, self.leader_epoch, bytes)
+                .append(&self.topic_partition, self.leader_epoch, bytes, check)
                 .map_err(|error| {
                     tracing::warn!(partition = %self.topic_partition, %error, "records could not be written");
                     error_code(&error)
@@ -475,12 +479,13 @@ impl<S: CoordinatorShard> PartitionContext<S> {
 
     fn write_marker(&self, end: TransactionEnd) -> Result<i64, ErrorCode> {
         let batch = marker_batch(end, self.clock.now_ms())?;
-        let appended = self.log.append_marker(
-            &self.topic_partition,
-            self.leader_epoch,
-            batch,
-            end.transaction_version,
-        );
+        let check = TransactionCheck {
+            marker_version: end.transaction_version,
+            ..Default::default()
+        };
+        let appended = self
+            .log
+            .append(&self.topic_partition, self.leader_epoch, batch, check);
         appended.map_err(|error| {
             tracing::warn!(partition = %self.topic_partition, %error, "a marker could not be written");
             error_code(&error)
@@ -522,15 +527,15 @@ fn size_of_record((key, value): &(Bytes, Option<Bytes>)) -> usize {
     RECORD_OVERHEAD_MAX + key.len() + value.as_ref().map_or(0, Bytes::len)
 }
 
-fn options(config: &ContextConfig, producer: Option<TransactionalProducer>) -> BatchOptions {
+fn options(config: &ContextConfig, transaction: Option<TransactionalAppend>) -> BatchOptions {
     let options = BatchOptions {
         compression: config.compression,
         base_sequence: config.base_sequence,
         ..Default::default()
     };
-    match producer {
+    match transaction {
         None => options,
-        Some(producer) => BatchOptions {
+        Some(TransactionalAppend { producer, .. }) => BatchOptions {
             producer_id: producer.producer_id,
             producer_epoch: producer.producer_epoch,
             is_transactional: true,

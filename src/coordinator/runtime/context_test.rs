@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::super::loader::{LoadError, load};
 use super::super::runtime::{CoordinatorRuntime, RuntimeConfig};
 use super::*;
+use crate::coordinator::runtime::TransactionalProducer;
 use crate::metadata::MetadataCache;
 use crate::protocol::{ApiError, WireError};
 use crate::record::control_record::{ControlRecordType, EndTransactionMarker, control_batch};
@@ -153,7 +154,13 @@ impl MemoryLog {
 }
 
 impl PartitionLog for MemoryLog {
-    fn append(&self, tp: &TopicPartition, _epoch: i32, batch: Bytes) -> Result<i64, ReplicaError> {
+    fn append(
+        &self,
+        tp: &TopicPartition,
+        _epoch: i32,
+        batch: Bytes,
+        _check: TransactionCheck,
+    ) -> Result<i64, ReplicaError> {
         match *self.refuse.lock().unwrap() {
             Some(ErrorCode::NotLeaderOrFollower) => {
                 return Err(ReplicaError::NotLeaderOrFollower {
@@ -606,7 +613,10 @@ fn records_of_a_transaction_have_a_batch_of_their_own_and_a_marker_ends_them() {
     };
     harness.write(&answered, "plain", set("a", 1));
     let mut transactional = set("b", 2);
-    transactional.transaction = Some(producer);
+    transactional.transaction = Some(TransactionalAppend {
+        producer,
+        guard: None,
+    });
     harness.write(&answered, "transactional", transactional);
     let noted = answered.clone();
     harness.context.handle(Event::EndTransaction {

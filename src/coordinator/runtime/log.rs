@@ -4,30 +4,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::log::{LogError, TopicPartition};
+use crate::log::{LogError, TopicPartition, TransactionCheck};
 use crate::protocol::ErrorCode;
 use crate::replica::{LeaderOffsets, PartitionListener, ReplicaError, ReplicaManager};
 
 /// A partition's log as its leader's coordinator sees it.
 pub trait PartitionLog: Send + Sync + 'static {
-    /// Appends a ready batch; returns the offset after it.
+    /// Appends a ready batch; returns the offset after it. `check` says what is known of the transaction that it is part of, or ends.
     fn append(
         &self,
         topic_partition: &TopicPartition,
         leader_epoch: i32,
         batch: Bytes,
+        check: TransactionCheck,
     ) -> Result<i64, ReplicaError>;
-    /// Appends the marker of a transaction's end; returns the offset after it.
-    fn append_marker(
-        &self,
-        topic_partition: &TopicPartition,
-        leader_epoch: i32,
-        batch: Bytes,
-        transaction_version: i16,
-    ) -> Result<i64, ReplicaError> {
-        let _ = transaction_version;
-        self.append(topic_partition, leader_epoch, batch)
-    }
     /// Whole batches from `start_offset`, at least one; empty at the log's end.
     fn read(
         &self,
@@ -59,9 +49,10 @@ impl PartitionLog for ReplicaLog {
         topic_partition: &TopicPartition,
         leader_epoch: i32,
         batch: Bytes,
+        check: TransactionCheck,
     ) -> Result<i64, ReplicaError> {
         self.replica_manager
-            .append_coordinator_batch(topic_partition, leader_epoch, batch)
+            .append_coordinator_batch(topic_partition, leader_epoch, batch, check)
     }
 
     fn read(

@@ -23,5 +23,8 @@ pub mod timer;
 
 pub use log::{PartitionLog, ReplicaLog};
 pub use runtime::{CoordinatorRuntime, RuntimeConfig};
-pub use shard::{CoordinatorShard, Effect, OperationContext, Outcome, TransactionEnd, TransactionalProducer};
+pub use shard::{
+    CoordinatorShard, Effect, OperationContext, Outcome, TransactionEnd, TransactionalAppend,
+    TransactionalProducer,
+};
 pub use timer::TimerEvent;

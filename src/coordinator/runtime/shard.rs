@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::timer::TimerEvent;
+use crate::log::VerificationGuard;
 use crate::metadata::MetadataImage;
 use crate::protocol::{ErrorCode, WireError};
 
@@ -17,6 +18,14 @@ pub type Token = u64;
 pub struct TransactionalProducer {
     pub producer_id: i64,
     pub producer_epoch: i16,
+}
+
+/// The transaction that records are part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransactionalAppend {
+    pub producer: TransactionalProducer,
+    /// With what the records may be the first; `None`: the transaction is open on the partition.
+    pub guard: Option<VerificationGuard>,
 }
 
 /// What ends a transaction on a partition.
@@ -55,8 +64,8 @@ pub struct Outcome<S: CoordinatorShard, T> {
     pub replay: bool,
     /// The records go into one batch or nowhere.
     pub atomic: bool,
-    /// The records are part of this producer's transaction, in a batch without others.
-    pub transaction: Option<TransactionalProducer>,
+    /// The records are part of this transaction, in a batch without others.
+    pub transaction: Option<TransactionalAppend>,
     /// Comes back by `on_appended` once the records are committed, or could not be.
     pub pending: Option<S::Pending>,
     pub effects: Vec<Effect<S::Timer, S::Reply>>,

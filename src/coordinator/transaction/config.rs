@@ -32,7 +32,18 @@ impl TransactionConfig {
         Self {
             max_timeout_ms: config.transaction_max_timeout_ms,
             transactional_id_expiration_ms: i64::from(config.transactional_id_expiration_ms),
+            abort_timed_out_interval_ms: positive(
+                config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            ),
+            remove_expired_interval_ms: i64::from(
+                config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            ),
+            load_buffer_bytes: usize::try_from(config.transaction_state_log_load_buffer_size).unwrap_or(1),
             ..Self::default()
         }
     }
+}
+
+fn positive(value: i32) -> u64 {
+    u64::try_from(value).unwrap_or(1)
 }
