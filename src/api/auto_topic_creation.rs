@@ -146,17 +146,15 @@ fn transaction_state_configs(config: &KafkaConfig) -> TopicConfigs {
 fn share_group_state_configs(config: &KafkaConfig) -> TopicConfigs {
     vec![
         ("cleanup.policy", "delete".to_owned()),
-        ("compression.type", "none".to_owned()),
+        ("compression.type", "producer".to_owned()),
         (
             "min.insync.replicas",
             config.share_coordinator_state_topic_min_isr.to_string(),
         ),
-        ("retention.bytes", "-1".to_owned()),
         ("retention.ms", "-1".to_owned()),
         (
             "segment.bytes",
             config.share_coordinator_state_topic_segment_bytes.to_string(),
         ),
-        ("unclean.leader.election.enable", "false".to_owned()),
     ]
 }

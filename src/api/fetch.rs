@@ -51,6 +51,7 @@ pub async fn handle(
     let broker = &context.broker;
     let image = broker.metadata.image();
     let params = params(context, &request);
+    let isolation_level = request.isolation_level;
     let uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS;
     let topic_name = |topic_id: Uuid| image.topics.name_of(topic_id);
     let fetch_context = broker.replica_manager.fetch_sessions().new_context(
@@ -72,7 +73,13 @@ pub async fn handle(
             partitions,
         } => (SessionOutcome::Incremental { session_id, epoch }, partitions),
     };
-    let mut answers = fetch(context, &image, &params, partitions).await;
+    let (interesting, erroneous) = sort_out(partitions, &image);
+    // Kafka looks at the level only when there is something to read; the session has moved on by then.
+    if !interesting.is_empty() && !is_isolation_level(isolation_level) {
+        return Err(ErrorCode::UnknownServerError.into());
+    }
+    let mut answers = fetch(context, &params, interesting).await;
+    answers.extend(erroneous);
     let sessions = broker.replica_manager.fetch_sessions();
     let session_id = match outcome {
         SessionOutcome::None => INVALID_SESSION_ID,
@@ -89,7 +96,12 @@ pub async fn handle(
             session_id
         }
     };
-    Ok(Reply::Encoded(encode(context, session_id, &answers)))
+    Ok(Reply::Encoded(encode(
+        context,
+        session_id,
+        params.is_from_follower(),
+        &answers,
+    )))
 }
 
 enum SessionOutcome {
@@ -139,6 +151,11 @@ fn params(context: &RequestContext, request: &FetchRequest) -> FetchParams {
         // From 11 on a consumer knows what to do with an answer of a follower; a debugging one may read anywhere.
         allow_follower: version >= 11 || replica_id < FetchParams::ORDINARY_CONSUMER_ID,
     }
+}
+
+/// `IsolationLevel`: read_uncommitted and read_committed. Kafka takes any other for a bug, its own.
+pub(super) fn is_isolation_level(level: i8) -> bool {
+    matches!(level, 0 | 1)
 }
 
 fn session_metadata(version: i16, request: &FetchRequest) -> FetchMetadata {
@@ -218,13 +235,11 @@ fn forgotten_partitions(request: &FetchRequest, uses_topic_ids: bool) -> Vec<Ses
     all
 }
 
-/// Reads what can be read; what is refused before follows it in the answer.
-async fn fetch(
-    context: &RequestContext,
-    image: &MetadataImage,
-    params: &FetchParams,
+/// What can be read, and the answers to what is refused before: they follow in the answer.
+fn sort_out(
     partitions: Vec<(SessionPartition, FetchPartition)>,
-) -> Vec<FetchAnswer> {
+    image: &MetadataImage,
+) -> (Vec<(TopicIdPartition, FetchPartition)>, Vec<FetchAnswer>) {
     let mut interesting = Vec::with_capacity(partitions.len());
     let mut erroneous = Vec::new();
     for (partition, request) in partitions {
@@ -237,32 +252,29 @@ async fn fetch(
             }),
         }
     }
-    let mut answers = Vec::with_capacity(interesting.len() + erroneous.len());
-    if !interesting.is_empty() {
-        let result = context
-            .broker
-            .replica_manager
-            .fetch_messages(params, &interesting)
-            .await;
-        for ((id, data), (_, request)) in result.into_iter().zip(interesting) {
-            let TopicIdPartition {
-                topic_id,
-                topic_partition,
-            } = id;
-            let partition = SessionPartition {
-                topic_id,
-                topic: Some(topic_partition.topic),
-                partition: topic_partition.partition,
-            };
-            answers.push(FetchAnswer {
-                partition,
-                request,
-                data,
-            });
-        }
+    (interesting, erroneous)
+}
+
+async fn fetch(
+    context: &RequestContext,
+    params: &FetchParams,
+    partitions: Vec<(TopicIdPartition, FetchPartition)>,
+) -> Vec<FetchAnswer> {
+    if partitions.is_empty() {
+        return Vec::new();
     }
-    answers.append(&mut erroneous);
-    answers
+    let replica_manager = &context.broker.replica_manager;
+    let result = replica_manager.fetch_messages(params, &partitions).await;
+    let answer = |((id, data), (_, request)): ((TopicIdPartition, _), (_, FetchPartition))| FetchAnswer {
+        partition: SessionPartition {
+            topic_id: id.topic_id,
+            topic: Some(id.topic_partition.topic),
+            partition: id.topic_partition.partition,
+        },
+        request,
+        data,
+    };
+    result.into_iter().zip(partitions).map(answer).collect()
 }
 
 fn resolve(partition: &SessionPartition, image: &MetadataImage) -> Result<TopicIdPartition, ReplicaError> {
@@ -297,7 +309,12 @@ fn error_code(data: &FetchPartitionData, version: i16) -> ErrorCode {
     }
 }
 
-fn encode(context: &RequestContext, session_id: i32, answers: &[FetchAnswer]) -> Vec<ResponsePart> {
+fn encode(
+    context: &RequestContext,
+    session_id: i32,
+    is_from_follower: bool,
+    answers: &[FetchAnswer],
+) -> Vec<ResponsePart> {
     let version = context.api_version;
     let mut leaders: Option<CurrentLeaders> = None;
     let mut partitions = Vec::with_capacity(answers.len());
@@ -332,6 +349,8 @@ fn encode(context: &RequestContext, session_id: i32, answers: &[FetchAnswer]) ->
             data: &answer.data,
         });
     }
+    // A follower knows where brokers are.
+    let leaders = leaders.filter(|_| !is_from_follower);
     let node_endpoints = leaders.map(CurrentLeaders::into_endpoints).unwrap_or_default();
     FetchAnswerBody {
         error: ErrorCode::None,
@@ -349,6 +368,7 @@ impl ErrorResponse<FetchRequest> for FetchResponse {
         let code = error.code.code();
         if context.api_version >= FIRST_VERSION_WITH_SESSIONS {
             response.error_code = code;
+            response.session_id = request.session_id;
         }
         if context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS {
             return response;

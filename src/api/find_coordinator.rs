@@ -3,9 +3,14 @@
 //! - 1: kind of key. 3: flexible. 4: many keys at once (KIP-699). 5: TRANSACTION_ABORTABLE. 6: share groups (KIP-932).
 //!
 //! A coordinator lives where the partition of its internal topic leads; a topic that is not there yet is created, and the
-//! client asks again. Share groups are not served yet: their keys are answered as a broker without them does.
+//! client asks again. A share group's key names a partition of its state (`group:topic id:partition`). Kafka finds its
+//! coordinator by the topic alone, whether or not share groups are switched on (`share.version`); so do we.
 
-use super::auto_topic_creation::{GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC};
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+use super::auto_topic_creation::{GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC};
 use super::cluster_view::{BrokerNode, ClusterView};
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::controller::ControllerContext;
@@ -15,6 +20,16 @@ use crate::protocol::messages::{BrokerId, FindCoordinatorRequest, FindCoordinato
 use crate::protocol::{ErrorCode, StrBytes};
 
 const NO_NODE: i32 = -1;
+const FIRST_VERSION_WITH_SHARE_GROUPS: i16 = 6;
+/// Kafka's limit of an id's text.
+const UUID_TEXT_MAX: usize = 24;
+/// As Java decodes: padding or none, and bits that are too many are ignored.
+const LENIENT_URL_SAFE: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
 
 /// Kinds of key (`CoordinatorType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +86,13 @@ fn find<'a>(
     let topic_name = match coordinator_type {
         CoordinatorType::Group => GROUP_METADATA_TOPIC,
         CoordinatorType::Transaction => TRANSACTION_STATE_TOPIC,
-        CoordinatorType::Share => return Err(ErrorCode::InvalidRequest),
+        CoordinatorType::Share => {
+            let is_asked_rightly = context.api_version >= FIRST_VERSION_WITH_SHARE_GROUPS;
+            if !is_asked_rightly || !is_share_partition_key(key) {
+                return Err(ErrorCode::InvalidRequest);
+            }
+            SHARE_GROUP_STATE_TOPIC
+        }
     };
     leader_of_key(view, topic_name, key).unwrap_or_else(|| {
         let internal = ControllerContext::internal();
@@ -81,6 +102,18 @@ fn find<'a>(
             .create(&context.broker, internal, [topic_name.to_owned()]);
         Err(ErrorCode::CoordinatorNotAvailable)
     })
+}
+
+/// `SharePartitionKey`: a group, which may have colons, a topic id and a partition.
+fn is_share_partition_key(key: &str) -> bool {
+    let mut parts = key.rsplitn(3, ':');
+    let (Some(partition), Some(topic_id), Some(group)) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    let is_id = |text: &str| {
+        text.len() <= UUID_TEXT_MAX && LENIENT_URL_SAFE.decode(text).is_ok_and(|bytes| bytes.len() == 16)
+    };
+    !group.trim().is_empty() && is_id(topic_id) && partition.parse::<i32>().is_ok()
 }
 
 /// Who leads `key`'s partition of `topic_name`; `None` if there is no such topic yet.

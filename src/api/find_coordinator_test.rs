@@ -38,3 +38,26 @@ fn coordinator_is_the_alive_leader_of_the_keys_partition() {
     };
     assert!(leader_of_key(view, GROUP_METADATA_TOPIC, "g").is_none());
 }
+
+/// Each asked of Apache Kafka 4.4, with share.version 0 and 1: INVALID_REQUEST for those that are none.
+#[test]
+fn share_partition_key_is_a_group_a_topic_id_and_a_partition() {
+    let keys = [
+        ("g:AAAAAAAAAAAAAAAAAAAAAQ:0", true),
+        ("g:AAAAAAAAAAAAAAAAAAAAAQ:-1", true),
+        ("g:h:AAAAAAAAAAAAAAAAAAAAAQ:0", true),
+        ("g", false),
+        ("", false),
+        ("::", false),
+        ("x:y:z", false),
+        ("g::0", false),
+        (":AAAAAAAAAAAAAAAAAAAAAQ:0", false),
+        ("g:AAAAAAAAAAAAAAAAAAAAAQ", false),
+        ("g:AAAAAAAAAAAAAAAAAAAAAQ:x", false),
+        ("g:AAAAAAAAAAAAAAAAAAAAAQ: 0", false),
+        ("g:AAAAAAAAAAAAAAAAAAAAAQ:99999999999", false),
+    ];
+    for (key, expected) in keys {
+        assert_eq!(is_share_partition_key(key), expected, "{key}");
+    }
+}

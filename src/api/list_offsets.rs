@@ -19,6 +19,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::error_map::replica_error;
+use super::fetch::is_isolation_level;
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::log::TopicPartition;
 use crate::protocol::ErrorCode;
@@ -38,6 +39,9 @@ pub async fn handle(
     context: &RequestContext,
     request: ListOffsetsRequest,
 ) -> Result<Reply<ListOffsetsResponse>, ApiError> {
+    if !is_isolation_level(request.isolation_level) {
+        return Err(ErrorCode::UnknownServerError.into());
+    }
     let duplicates = duplicate_partitions(&request);
     // A partition that is named twice is answered once, whether its topic is named once or twice.
     let mut answered = HashSet::new();

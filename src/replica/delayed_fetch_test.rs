@@ -321,27 +321,29 @@ async fn consumer_sees_what_is_replicated_only_and_the_follower_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replica_that_is_none_is_refused() {
+async fn replica_that_is_none_or_the_leader_itself_is_refused() {
     let fixture = led(&["t"]);
-    let (result, _) = spawn_fetch(&fixture, follower(9, 0), vec![fetch_from("t", 0)])
-        .await
-        .unwrap();
-    assert!(matches!(
-        result[0].1.error,
-        Some(ReplicaError::NotLeaderOrFollower { .. })
-    ));
-    let (partition, request) = fetch_from("t", 0);
-    let with_epoch = FetchPartition {
-        current_leader_epoch: Some(0),
-        ..request
-    };
-    let (result, _) = spawn_fetch(&fixture, follower(9, 0), vec![(partition, with_epoch)])
-        .await
-        .unwrap();
-    assert!(matches!(
-        result[0].1.error,
-        Some(ReplicaError::UnknownLeaderEpoch { .. })
-    ));
+    for replica in [9, NODE] {
+        let (result, _) = spawn_fetch(&fixture, follower(replica, 0), vec![fetch_from("t", 0)])
+            .await
+            .unwrap();
+        assert!(matches!(
+            result[0].1.error,
+            Some(ReplicaError::NotLeaderOrFollower { .. })
+        ));
+        let (partition, request) = fetch_from("t", 0);
+        let with_epoch = FetchPartition {
+            current_leader_epoch: Some(0),
+            ..request
+        };
+        let (result, _) = spawn_fetch(&fixture, follower(replica, 0), vec![(partition, with_epoch)])
+            .await
+            .unwrap();
+        assert!(matches!(
+            result[0].1.error,
+            Some(ReplicaError::UnknownLeaderEpoch { .. })
+        ));
+    }
 }
 
 #[tokio::test(start_paused = true)]

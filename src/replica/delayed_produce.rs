@@ -151,9 +151,19 @@ impl Appended {
 
     /// The results in the order of the entries, once replicated or timed out.
     pub async fn completed(mut self) -> Vec<(TopicIdPartition, AppendResult)> {
-        if self.pending.is_empty() {
-            return self.results;
+        // A change of leadership wakes too, and may have decided nothing: then it goes on to wait.
+        while !self.pending.is_empty() && self.changed().await {
+            self.settle();
         }
+        self.settle();
+        for pending in &self.pending {
+            self.results[pending.index].1.error = Some(ReplicaError::RequestTimedOut);
+        }
+        self.results
+    }
+
+    /// Until something happened to all that is pending. False: the deadline came first.
+    async fn changed(&self) -> bool {
         let waiter = ProduceWaiter::new(self.pending.len());
         let mut watching = Vec::with_capacity(self.pending.len());
         for pending in &self.pending {
@@ -167,13 +177,7 @@ impl Appended {
                 Ok(true) | Err(_) => watch.complete(),
             }
         }
-        waiter.wait_until(self.deadline).await;
-        drop(watching);
-        self.settle();
-        for pending in &self.pending {
-            self.results[pending.index].1.error = Some(ReplicaError::RequestTimedOut);
-        }
-        self.results
+        waiter.wait_until(self.deadline).await
     }
 
     /// Takes out of `pending` what is decided.

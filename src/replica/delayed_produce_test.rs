@@ -203,6 +203,47 @@ async fn leadership_that_is_lost_ends_the_wait() {
     assert_eq!(refused.log_start_offset, -1);
 }
 
+/// The wait goes on when the leader stays in a new epoch: the follower that comes later completes it, and only the deadline ends it.
+#[tokio::test(start_paused = true)]
+async fn leader_epoch_that_changes_does_not_end_the_wait() {
+    for follower_comes in [true, false] {
+        let fixture = replicated("1");
+        let waiting = tokio::spawn(fixture.append("t", -1, batch(b"one")).completed());
+        tokio::task::yield_now().await;
+        let started = Instant::now();
+        for _ in 0..3 {
+            fixture.publish(&[change(id(0), Some(NODE), None)]);
+            tokio::task::yield_now().await;
+            assert!(!waiting.is_finished());
+        }
+        if follower_comes {
+            follower_has(&fixture, 1).await;
+            assert!(only(waiting.await.unwrap()).error.is_none());
+            assert_eq!(started.elapsed(), Duration::ZERO);
+        } else {
+            let result = only(waiting.await.unwrap());
+            assert!(matches!(result.error, Some(ReplicaError::RequestTimedOut)));
+            assert_eq!(started.elapsed(), Duration::from_millis(1_000));
+        }
+        let partition = fixture.manager.get_partition(&topic_partition("t")).unwrap();
+        assert!(partition.waiters.is_empty());
+    }
+}
+
+/// What a request would get that came after the deletion, as `DelayedProduce` asks anew.
+#[tokio::test(start_paused = true)]
+async fn topic_that_is_deleted_under_the_wait_is_unknown() {
+    let fixture = replicated("1");
+    let waiting = tokio::spawn(fixture.append("t", -1, batch(b"one")).completed());
+    tokio::task::yield_now().await;
+    fixture.publish(&[removed(id(0))]);
+    let result = only(waiting.await.unwrap());
+    assert!(
+        matches!(result.error, Some(ReplicaError::UnknownTopicOrPartition { .. })),
+        "{result:?}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn batch_sent_twice_is_answered_with_its_first_offset_and_a_gap_is_refused() {
     let fixture = alone();

@@ -7,7 +7,7 @@
 //!
 //! Must never: append unless it leads; let the leader's high watermark go back; call a listener with a lock held but the listeners' own.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -70,6 +70,13 @@ struct Listeners {
     last_high_watermark: i64,
 }
 
+/// Why a partition is hosted no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Deleted,
+    Offline,
+}
+
 pub struct Partition {
     topic_partition: TopicPartition,
     topic_id: Uuid,
@@ -78,6 +85,7 @@ pub struct Partition {
     state: RwLock<PartitionState>,
     followers: Mutex<Vec<FollowerState>>,
     listeners: Mutex<Listeners>,
+    ended: OnceLock<Ended>,
     pub(crate) waiters: Arc<WaitList>,
 }
 
@@ -91,6 +99,7 @@ impl Partition {
             state: RwLock::default(),
             followers: Mutex::default(),
             listeners: Mutex::default(),
+            ended: OnceLock::new(),
             waiters: Arc::default(),
         }
     }
@@ -153,10 +162,22 @@ impl Partition {
         state.leader_id == self.context.node_id
     }
 
+    /// To those who still hold it, what `ReplicaManager::get_partition` says to those who ask anew.
     fn not_leader(&self) -> ReplicaError {
-        ReplicaError::NotLeaderOrFollower {
-            partition: self.topic_partition.to_string(),
+        let partition = self.topic_partition.to_string();
+        match self.ended.get() {
+            Some(Ended::Offline) => ReplicaError::KafkaStorage { partition },
+            Some(Ended::Deleted) if !self.is_in_metadata() => {
+                ReplicaError::UnknownTopicOrPartition { partition }
+            }
+            Some(Ended::Deleted) | None => ReplicaError::NotLeaderOrFollower { partition },
         }
+    }
+
+    fn is_in_metadata(&self) -> bool {
+        let image = self.context.metadata.load();
+        let topic = image.topics.by_name(&self.topic_partition.topic);
+        topic.is_some_and(|topic| topic.partitions.contains_key(&self.topic_partition.partition))
     }
 
     fn check_leads(&self, state: &PartitionState) -> Result<(), ReplicaError> {
@@ -267,16 +288,18 @@ impl Partition {
 
     /// It is hosted no more: nobody may append or read through what others still hold.
     pub(crate) fn on_deleted(&self) {
-        self.step_down();
+        self.step_down(Ended::Deleted);
         self.for_each_listener(|listener| listener.on_deleted(&self.topic_partition));
     }
 
     pub(crate) fn on_offline(&self) {
-        self.step_down();
+        self.step_down(Ended::Offline);
         self.for_each_listener(|listener| listener.on_failed(&self.topic_partition));
     }
 
-    fn step_down(&self) {
+    fn step_down(&self, ended: Ended) {
+        // The first reason stays.
+        let _ = self.ended.set(ended);
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.leader_id = crate::metadata::NO_LEADER;
         state.leader_epoch_start_offset = None;
@@ -494,7 +517,8 @@ impl Partition {
         replica_id: i32,
         request: &FetchPartition,
     ) -> Result<(), ReplicaError> {
-        if state.replicas.contains(&replica_id) {
+        // The leader itself is none of its followers.
+        if state.replicas.contains(&replica_id) && replica_id != self.context.node_id {
             return Ok(());
         }
         // With an epoch the follower is ahead of us (a reassignment that we have not heard of): it must come again.

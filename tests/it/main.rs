@@ -6,6 +6,7 @@
 mod bad_input;
 mod groups;
 mod log_dirs;
+mod odd_requests;
 mod restart;
 mod support;
 mod tidy;

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use kafka_protocol::messages::TopicName;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{MetadataRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use kavka::protocol::messages::{
     CreateTopicsRequest, FetchRequest, InitProducerIdRequest, ProduceRequest, create_topics_request,
@@ -47,6 +48,13 @@ pub fn create(client: &mut Client, topic: &str, partitions: i32, configs: &[(&st
         "{:?}",
         response.topics[0].error_message
     );
+}
+
+/// The id that the node gave a topic.
+pub fn id_of(client: &mut Client, topic: &str) -> uuid::Uuid {
+    let asked = MetadataRequestTopic::default().with_name(Some(name(topic)));
+    let response = client.call(12, &MetadataRequest::default().with_topics(Some(vec![asked])));
+    response.topics[0].topic_id
 }
 
 /// A producer's identity, and where its sequence is.
