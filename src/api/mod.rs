@@ -61,6 +61,7 @@ pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod sync_group;
+pub mod update_features;
 pub mod vote;
 
 pub use crate::protocol::ApiError;

@@ -101,6 +101,7 @@ pub static TABLE: &[ApiRow] = table! {
     BeginQuorumEpoch 0 to 1 on controller => begin_quorum_epoch,
     EndQuorumEpoch 0 to 1 on controller => end_quorum_epoch,
     DescribeQuorum 0 to 2 on both => describe_quorum,
+    UpdateFeatures 0 to 2 on both => update_features,
     FetchSnapshot 0 to 1 on controller => fetch_snapshot,
     DescribeCluster 0 to 2 on both => describe_cluster,
     BrokerRegistration 0 to 4 on controller => broker_registration,

@@ -22,4 +22,12 @@ impl ControllerContext {
             deadline_ms: None,
         }
     }
+
+    /// For requests whose timeout Kafka does not look at.
+    pub fn without_deadline(self) -> Self {
+        Self {
+            deadline_ms: None,
+            ..self
+        }
+    }
 }

@@ -22,7 +22,8 @@ use crate::protocol::messages::{
     AllocateProducerIdsRequest, AllocateProducerIdsResponse, BrokerHeartbeatRequest, BrokerHeartbeatResponse,
     BrokerRegistrationRequest, BrokerRegistrationResponse, ControllerRegistrationRequest,
     ControllerRegistrationResponse, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest,
-    CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse,
+    CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse, UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
 };
 use crate::protocol::{ApiError, ErrorCode};
 use crate::raft::{
@@ -304,6 +305,19 @@ impl ControllerService {
     ) -> Result<ControllerRegistrationResponse, ApiError> {
         self.submit(context, move |shard, _| shard.register_controller(&request))
             .await
+    }
+
+    /// All levels, or none: what is refused is said in the answer.
+    pub async fn update_features(
+        &self,
+        context: &ControllerContext,
+        request: UpdateFeaturesRequest,
+    ) -> Result<UpdateFeaturesResponse, ApiError> {
+        let api_version = context.api_version;
+        self.submit(context, move |shard, inputs| {
+            Ok(shard.update_features(inputs, api_version, &request))
+        })
+        .await
     }
 
     /// Removes a broker's registration (UnregisterBroker).

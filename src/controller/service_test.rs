@@ -15,8 +15,10 @@ use crate::metadata::{
     BrokerLifecycleConfig, BrokerState, MetadataCache, MetadataLoader, MetadataLoaderConfig,
 };
 use crate::protocol::ErrorCode;
+use crate::protocol::messages::update_features_request::FeatureUpdateKey;
 use crate::protocol::messages::{
     AllocateProducerIdsRequest, BrokerId, ControllerRegistrationRequest, CreateTopicsRequest,
+    UpdateFeaturesRequest,
 };
 use crate::protocol::records::metadata::MetadataRecord;
 use crate::raft::{CommittedBatch, LeaderAndEpoch, OffsetAndEpoch, RaftError, RaftListener, VersionedRecord};
@@ -190,6 +192,20 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 fn start(raft: &MemoryRaft, runtime: &tokio::runtime::Runtime, config: &[(&str, &str)]) -> ControllerService {
+    let levels = vec![
+        feature_level("metadata.version", 33),
+        feature_level("eligible.leader.replicas.version", 1),
+    ];
+    start_with(raft, runtime, config, levels, None)
+}
+
+fn start_with(
+    raft: &MemoryRaft,
+    runtime: &tokio::runtime::Runtime,
+    config: &[(&str, &str)],
+    bootstrap_records: Vec<VersionedRecord>,
+    own_registration: Option<ControllerRegistrationRequest>,
+) -> ControllerService {
     // No NoOp records unless a test asks for them.
     let mut settings = vec![("metadata.max.idle.interval.ms", "0")];
     settings.extend(config);
@@ -197,12 +213,9 @@ fn start(raft: &MemoryRaft, runtime: &tokio::runtime::Runtime, config: &[(&str, 
         ControllerServiceConfig {
             config: Arc::new(KafkaConfig::development_with(&settings).unwrap()),
             cluster_id: CLUSTER_ID.to_owned(),
-            bootstrap_records: vec![
-                feature_level("metadata.version", 33),
-                feature_level("eligible.leader.replicas.version", 1),
-            ],
+            bootstrap_records,
             own_broker_incarnation: None,
-            own_registration: None,
+            own_registration,
             on_fatal: Box::new(|reason| panic!("{reason}")),
         },
         Arc::new(raft.clone()),
@@ -286,6 +299,36 @@ fn empty_log_is_bootstrapped_on_the_first_leadership_only() {
         raft.lead(3);
         active(&service).await;
         assert_eq!(raft.appended(), bootstrap);
+    });
+}
+
+#[test]
+fn level_that_brings_registrations_of_controllers_makes_the_leader_register() {
+    let runtime = runtime();
+    let raft = MemoryRaft::eager();
+    let own = ControllerRegistrationRequest::default().with_controller_id(1);
+    let level = feature_level("metadata.version", 14);
+    let service = start_with(&raft, &runtime, &[], vec![level], Some(own));
+    runtime.block_on(async {
+        raft.lead(1);
+        active(&service).await;
+        let before = raft.appended().len();
+        for (level, written) in [
+            (14, vec!["FeatureLevelRecord"]),
+            (15, vec!["FeatureLevelRecord", "RegisterControllerRecord"]),
+        ] {
+            let start = raft.appended().len();
+            let update = FeatureUpdateKey::default()
+                .with_feature(text("metadata.version"))
+                .with_max_version_level(level)
+                .with_upgrade_type(1);
+            let request = UpdateFeaturesRequest::default().with_feature_updates(vec![update]);
+            let response = service.update_features(&context(), request).await.unwrap();
+            assert_eq!((response.error_code, response.error_message), (0, None));
+            until(|| raft.appended().len() == start + written.len()).await;
+            assert_eq!(raft.appended()[start..], written);
+        }
+        assert_eq!(raft.appended().len(), before + 3);
     });
 }
 

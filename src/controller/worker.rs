@@ -15,9 +15,9 @@ use super::placement::ControllerRandom;
 use super::service::{Complete, ControllerLog, Decided, Operation};
 use super::shard::{Inputs, MAX_RECORDS_PER_BATCH, Outcome, Shard};
 use crate::io::clock::Clock;
-use crate::metadata::{MetadataDelta, MetadataImage, MetadataProvenance};
+use crate::metadata::{MetadataDelta, MetadataImage, MetadataProvenance, MetadataVersion};
 use crate::protocol::messages::ControllerRegistrationRequest;
-use crate::protocol::records::metadata::NoOpRecord;
+use crate::protocol::records::metadata::{MetadataRecord, NoOpRecord};
 use crate::protocol::{ApiError, ErrorCode};
 use crate::raft::{CommittedBatch, LeaderAndEpoch, RaftError, SnapshotContents, VersionedRecord};
 
@@ -310,7 +310,14 @@ impl Worker {
             random: &mut self.random,
         };
         let decided = (operation.run)(Ok((&mut self.shard, &mut inputs)));
+        let is_upgrade = decided.records.iter().any(|(record, _)| {
+            matches!(record, MetadataRecord::FeatureLevel(record) if *record.name == *MetadataVersion::FEATURE_NAME)
+        });
         self.write(decided);
+        if is_upgrade && self.epoch.is_some() {
+            // The new level may be the first that has registrations of controllers.
+            self.register_self();
+        }
     }
 
     /// Behind what this controller handed over (raft may not have written it yet) and what raft wrote by itself.

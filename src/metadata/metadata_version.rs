@@ -17,6 +17,12 @@ impl MetadataVersion {
         self.0
     }
 
+    /// Whether a level above `low` up to `high` brought new records or fields: `high` cannot be lowered to `low` then.
+    pub fn has_changed_metadata_between(low: i16, high: i16) -> bool {
+        const CHANGED: [i16; 10] = [8, 11, 13, 14, 15, 17, 23, 30, 32, 33];
+        CHANGED.iter().any(|level| low < *level && *level <= high)
+    }
+
     pub fn is_scram_supported(self) -> bool {
         self.0 >= 11
     }
@@ -42,8 +48,11 @@ impl MetadataVersion {
         self.0 >= 17
     }
 
+    /// The first level with eligible leader replicas.
+    pub const ELR_MINIMUM: Self = Self(23);
+
     pub fn is_elr_supported(self) -> bool {
-        self.0 >= 23
+        self >= Self::ELR_MINIMUM
     }
 
     pub fn is_cordoned_log_dirs_supported(self) -> bool {
