@@ -82,6 +82,15 @@ pub trait Disk: Send + Sync + Debug + 'static {
     fn list(&self, path: &Path) -> io::Result<Vec<(PathBuf, bool)>>;
     fn exists(&self, path: &Path) -> bool;
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// All files and names of the file system that holds `path`, at once (syncfs). False where that cannot be had, or
+    /// would not tell of errors: the caller then syncs one by one.
+    fn sync_file_system(&self, _path: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+    /// A file's length by its name: it need not be opened for that.
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.open(path, OpenMode::Read)?.len()
+    }
     /// Mode 0400: Kafka's mark of a checkpoint that is complete. Nothing where the file system knows no modes.
     fn set_read_only(&self, _path: &Path) -> io::Result<()> {
         Ok(())
@@ -254,6 +263,18 @@ impl Disk for SystemDisk {
         File::open(path)?.sync_all()
     }
 
+    fn sync_file_system(&self, path: &Path) -> io::Result<bool> {
+        if !syncfs_tells_of_errors() {
+            return Ok(false);
+        }
+        rustix::fs::syncfs(File::open(path)?)?;
+        Ok(true)
+    }
+
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.len())
+    }
+
     fn set_read_only(&self, path: &Path) -> io::Result<()> {
         fs::set_permissions(path, fs::Permissions::from_mode(0o400))
     }
@@ -268,6 +289,19 @@ impl Disk for SystemDisk {
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
         SystemLock::try_lock(path)
+    }
+}
+
+/// Before Linux 5.8 syncfs returned no error of a write that had failed.
+fn syncfs_tells_of_errors() -> bool {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy().into_owned();
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (5, 8),
+        _ => false,
     }
 }
 

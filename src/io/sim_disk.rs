@@ -507,6 +507,20 @@ impl Disk for SimDisk {
         state.names.contains_key(path) || state.directories.contains(path)
     }
 
+    fn sync_file_system(&self, _path: &Path) -> io::Result<bool> {
+        let mut state = self.state();
+        state
+            .check(SimOperation::Sync, true)
+            .map_err(|(error, _)| error)?;
+        state.syncs += 1;
+        for content in state.files.values_mut() {
+            content.durable = content.bytes.clone();
+        }
+        state.durable_names = state.names.clone();
+        state.durable_directories = state.directories.clone();
+        Ok(true)
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         state

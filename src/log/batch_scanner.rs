@@ -10,7 +10,7 @@ use crate::io::disk::DiskFile;
 use crate::record::{BatchHeader, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, RecordError};
 
 /// One read when headers are walked: the distance of index entries, about.
-const HEADER_READ_BYTES: usize = 4096;
+pub(crate) const HEADER_READ_BYTES: usize = 4096;
 
 /// Why a walk ended early.
 #[derive(Debug, thiserror::Error)]

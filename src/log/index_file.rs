@@ -159,20 +159,24 @@ impl<const N: usize> IndexFile<N> {
         self.handle.get()?.set_len((kept * N) as u64)
     }
 
-    /// Forgets all, makes the file if it is not there.
-    pub fn reset(&self) -> io::Result<()> {
+    /// Forgets all, makes the file if it is not there. True if there was anything to forget or to make: an empty file is
+    /// not even opened.
+    pub fn reset(&self) -> io::Result<bool> {
         let mut last = self.lock();
         self.entries.store(0, Ordering::Release);
         *last = [0; N];
-        self.handle.get_or_create()?.set_len(0)
+        let is_empty = self.handle.file_len().is_ok_and(|length| length == 0);
+        if !is_empty {
+            self.handle.get_or_create()?.set_len(0)?;
+        }
+        Ok(!is_empty)
     }
 
     /// Cuts the zeros that Kafka's preallocation left.
     pub fn trim_to_valid_size(&self) -> io::Result<()> {
         let expected = (self.entries()? * N) as u64;
-        let file = self.handle.get()?;
-        if file.len()? != expected {
-            file.set_len(expected)?;
+        if self.handle.file_len()? != expected {
+            self.handle.get()?.set_len(expected)?;
         }
         Ok(())
     }

@@ -231,9 +231,7 @@ impl UnifiedLog {
         for (header, _) in batches.iter().filter(|(header, _)| header.magic >= 2) {
             let known = self.latest_epoch();
             if known != Some(header.partition_leader_epoch) {
-                self.change_epochs(writer, |epochs| {
-                    epochs.assign(header.partition_leader_epoch, header.base_offset)
-                })?;
+                self.assign_epoch(writer, header.partition_leader_epoch, header.base_offset)?;
             }
         }
         let config = self.config();

@@ -5,7 +5,7 @@
 //! never over what was truncated meanwhile; the log start offset never passes the high watermark.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -136,13 +136,10 @@ impl UnifiedLog {
             });
             flushed.map_err(|error| self.log_dir.fail(&segment.log_handle().path(), "flushing", error))?;
             if !is_active {
-                self.sync_snapshot(segments[index + 1].base_offset())?;
+                self.sync_file(&self.snapshot_path(segments[index + 1].base_offset()))?;
             }
         }
-        self.dir
-            .sync_if_dirty(&*self.context.disk)
-            .map_err(|error| self.log_dir.fail(&self.dir.path(), "flushing", error))?;
-        self.log_dir.sync_if_dirty(&*self.context.disk)?;
+        self.sync_names()?;
         let writer = self.lock_any();
         if writer.truncations == truncations {
             self.recovery_point.fetch_max(offset, Ordering::AcqRel);
@@ -152,36 +149,36 @@ impl UnifiedLog {
         Ok(())
     }
 
-    fn sync_snapshot(&self, offset: i64) -> Result<(), LogError> {
-        let path = self.snapshot_path(offset);
-        match self
-            .context
-            .disk
-            .open(&path, OpenMode::Read)
-            .and_then(|file| file.sync_data())
-        {
+    /// Makes a file durable that was replaced without a sync; one that is not there is none.
+    fn sync_file(&self, path: &Path) -> Result<(), LogError> {
+        self.dir.mark_dirty();
+        let opened = self.context.disk.open(path, OpenMode::Read);
+        match opened.and_then(|file| file.sync_data()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(self.log_dir.fail(&path, "flushing", error))
+                Err(self.log_dir.fail(path, "flushing", error))
             }
             _ => Ok(()),
         }
     }
 
-    /// Writes again, with a sync, what was written without.
+    /// Writes what the epochs' file lacks, and syncs what was written without.
     fn sync_small_files(&self, writer: &mut Writer) -> Result<(), LogError> {
-        let disk = &self.context.disk;
-        let dir = self.dir.path();
-        if writer.unsynced_epochs {
+        if writer.epochs_behind_from < i64::MAX {
             let text = self.with_epochs(|epochs| checkpoint::format_epochs(epochs.entries()));
-            let path = dir.join(LEADER_EPOCH_CHECKPOINT);
-            disk.write_atomically(&path, text.as_bytes())
+            let path = self.dir.path().join(LEADER_EPOCH_CHECKPOINT);
+            self.context
+                .disk
+                .write_atomically(&path, text.as_bytes())
                 .map_err(|error| self.log_dir.fail(&path, "writing", error))?;
+            writer.epochs_behind_from = i64::MAX;
             writer.unsynced_epochs = false;
         }
-        if let Some(topic_id) = self.topic_id().filter(|_| writer.unsynced_metadata) {
-            let path = dir.join(PARTITION_METADATA);
-            disk.write_atomically(&path, checkpoint::format_partition_metadata(topic_id).as_bytes())
-                .map_err(|error| self.log_dir.fail(&path, "writing", error))?;
+        if writer.unsynced_epochs {
+            self.sync_file(&self.dir.path().join(LEADER_EPOCH_CHECKPOINT))?;
+            writer.unsynced_epochs = false;
+        }
+        if writer.unsynced_metadata {
+            self.sync_file(&self.dir.path().join(PARTITION_METADATA))?;
             writer.unsynced_metadata = false;
         }
         Ok(())
@@ -190,20 +187,89 @@ impl UnifiedLog {
     /// Flushes all with the indexes, takes a snapshot of the producers and closes the files: a start then has nothing to
     /// recover. Appends fail from here on.
     pub fn close(&self) -> Result<(), LogError> {
+        self.finish_writing()?;
+        self.finish_closing(false)
+    }
+
+    /// The first half of `close`: the log takes no more, and what a start needs is written. True when that has to be
+    /// synced: the second half does, or the caller does for all logs of a disk at once.
+    pub(crate) fn finish_writing(&self) -> Result<bool, LogError> {
         let _removal = self.lock_removal();
         let mut writer = self.lock()?;
         writer.closed = true;
         self.take_producer_snapshot(&mut writer)?;
-        self.sync_small_files(&mut writer)?;
+        // Of epochs without batches a start wants to know nothing.
+        if writer.epochs_behind_from < self.log_end_offset() {
+            let text = self.with_epochs(|epochs| checkpoint::format_epochs(epochs.entries()));
+            let path = self.new_epochs_path();
+            self.context
+                .disk
+                .open(&path, OpenMode::CreateTruncate)
+                .and_then(|file| file.write_all_at(text.as_bytes(), 0))
+                .map_err(|error| self.log_dir.fail(&path, "writing", error))?;
+        } else {
+            writer.epochs_behind_from = i64::MAX;
+        }
+        let active = self.active_segment();
+        active
+            .finish_indexes()
+            .map_err(|error| self.log_dir.fail(&active.log_handle().path(), "closing", error))?;
+        let is_flushed = self.recovery_point.load(Ordering::Acquire) >= self.log_end_offset();
+        Ok(writer.unsynced_epochs
+            || writer.unsynced_metadata
+            || writer.epochs_behind_from < i64::MAX
+            || !is_flushed
+            || self.dir.is_dirty()
+            || self
+                .segments
+                .load()
+                .iter()
+                .any(|segment| segment.has_dirty_indexes()))
+    }
+
+    /// `leader-epoch-checkpoint.tmp`: takes the file's place when it is synced.
+    fn new_epochs_path(&self) -> PathBuf {
+        self.dir.path().join(format!("{LEADER_EPOCH_CHECKPOINT}.tmp"))
+    }
+
+    /// The second half of `close`. `is_synced`: the caller has synced all that was written, and syncs the names after this.
+    pub(crate) fn finish_closing(&self, is_synced: bool) -> Result<(), LogError> {
+        let _removal = self.lock_removal();
+        let mut writer = self.lock_any();
+        if writer.epochs_behind_from < i64::MAX {
+            let (from, to) = (
+                self.new_epochs_path(),
+                self.dir.path().join(LEADER_EPOCH_CHECKPOINT),
+            );
+            if !is_synced {
+                self.sync_file(&from)?;
+            }
+            self.dir.mark_dirty();
+            let renamed = self.context.disk.rename(&from, &to);
+            renamed.map_err(|error| self.log_dir.fail(&from, "renaming", error))?;
+            writer.epochs_behind_from = i64::MAX;
+            writer.unsynced_epochs = false;
+        }
+        if !is_synced {
+            self.sync_closed(&mut writer)?;
+        }
+        for segment in self.segments.load().iter() {
+            segment.close();
+        }
+        self.recovery_point
+            .store(self.log_end_offset(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Syncs the files of a log that takes no more, and their names.
+    fn sync_closed(&self, writer: &mut Writer) -> Result<(), LogError> {
+        self.sync_small_files(writer)?;
         let log_end_offset = self.log_end_offset();
         let recovery_point = self.recovery_point.load(Ordering::Acquire);
         let segments = self.segments.load_full();
         for (index, segment) in segments.iter().enumerate() {
             let is_active = index + 1 == segments.len();
             let fail = |error| self.log_dir.fail(&segment.log_handle().path(), "closing", error);
-            if is_active {
-                segment.finish_indexes().map_err(fail)?;
-            }
             // What was durable already is left alone: an idle log costs no sync.
             if recovery_point < log_end_offset
                 && (is_active || segments[index + 1].base_offset() > recovery_point)
@@ -211,14 +277,16 @@ impl UnifiedLog {
                 segment.flush_log().map_err(fail)?;
             }
             segment.flush_indexes().map_err(fail)?;
-            segment.close();
         }
+        self.sync_names()
+    }
+
+    /// The folder and its entry in the log directory.
+    pub(crate) fn sync_names(&self) -> Result<(), LogError> {
         self.dir
             .sync_if_dirty(&*self.context.disk)
             .map_err(|error| self.log_dir.fail(&self.dir.path(), "flushing", error))?;
-        self.log_dir.sync_if_dirty(&*self.context.disk)?;
-        self.recovery_point.store(log_end_offset, Ordering::Release);
-        Ok(())
+        self.log_dir.sync_if_dirty(&*self.context.disk)
     }
 
     /// The log is about to be removed or moved: nothing may be appended any more.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
@@ -30,6 +30,9 @@ use crate::io::disk::{Disk, DiskLock};
 
 /// Called once for a log directory that went offline, from whatever thread met the error; must be quick.
 pub type LogDirFailureListener = Arc<dyn Fn(&Path, &LogError) + Send + Sync>;
+
+/// From so many logs on with something to sync at the end, the file system is synced as a whole.
+const SYNCED_TOGETHER_MIN: usize = 16;
 
 const LOCK_FILE: &str = ".lock";
 
@@ -704,39 +707,42 @@ impl LogManager {
         result
     }
 
+    /// Many logs that have something to sync are synced by the file system as a whole, twice: the content before new files
+    /// take the names of old ones, then the names.
+    fn close_logs(&self, dir: &ManagedDir, logs: &[Arc<UnifiedLog>]) -> Result<(), LogError> {
+        let threads = self.config.recovery_threads_per_data_dir;
+        let unsynced = AtomicUsize::new(0);
+        for_each_log(logs, threads, &|log| {
+            unsynced.fetch_add(usize::from(log.finish_writing()?), Ordering::Relaxed);
+            Ok(())
+        })?;
+        let sync_all = || match self.disk().sync_file_system(dir.path()) {
+            Ok(is_synced) => is_synced,
+            Err(error) => {
+                // It may be of a file that is not ours: file by file we know.
+                tracing::warn!("{}: syncing the file system: {error}", dir.path().display());
+                false
+            }
+        };
+        let is_synced = unsynced.into_inner() >= SYNCED_TOGETHER_MIN && sync_all();
+        for_each_log(logs, threads, &|log| log.finish_closing(is_synced))?;
+        if is_synced && !sync_all() {
+            for_each_log(logs, threads, &UnifiedLog::sync_names)?;
+        }
+        Ok(())
+    }
+
     fn shutdown_dir(&self, dir: &ManagedDir, broker_epoch: i64) -> Result<(), LogError> {
         dir.dir.check_online()?;
         let logs = self.logs.load_full();
         let future_logs = self.future_logs.load_full();
-        let here: VecDeque<Arc<UnifiedLog>> = logs
+        let here: Vec<Arc<UnifiedLog>> = logs
             .values()
             .chain(future_logs.values())
             .filter(|log| *log.parent_dir() == *dir.path())
             .cloned()
             .collect();
-        let queue = Mutex::new(here);
-        let failed = Mutex::new(None);
-        let work = || {
-            loop {
-                let Some(log) = lock(&queue).pop_front() else {
-                    break;
-                };
-                if let Err(error) = log.close()
-                    && !matches!(error, LogError::Closed { .. })
-                {
-                    lock(&failed).get_or_insert(error);
-                }
-            }
-        };
-        thread::scope(|scope| {
-            for _ in 1..self.config.recovery_threads_per_data_dir.max(1) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        if let Some(error) = lock(&failed).take() {
-            return Err(error);
-        }
+        self.close_logs(dir, &here)?;
         for name in [
             RECOVERY_POINT_CHECKPOINT,
             LOG_START_OFFSET_CHECKPOINT,
@@ -752,6 +758,32 @@ impl LogManager {
             .write_atomically(&path, checkpoint::format_clean_shutdown(broker_epoch).as_bytes())
             .map_err(|error| dir.dir.fail(&path, "writing", error))
     }
+}
+
+/// Calls `work` for each log on as many threads; the first error.
+fn for_each_log(
+    logs: &[Arc<UnifiedLog>],
+    threads: usize,
+    work: &(dyn Fn(&UnifiedLog) -> Result<(), LogError> + Sync),
+) -> Result<(), LogError> {
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(None);
+    let run = || {
+        while let Some(log) = logs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = work(log)
+                && !matches!(error, LogError::Closed { .. })
+            {
+                lock(&failed).get_or_insert(error);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads.max(1) {
+            scope.spawn(run);
+        }
+        run();
+    });
+    lock(&failed).take().map_or(Ok(()), Err)
 }
 
 /// The entries of one of the checkpoints for the logs of a directory.

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::batch_scanner::{BatchScanner, HeaderScanner, PlacedBatch, ScanError};
+use super::batch_scanner::{BatchScanner, HEADER_READ_BYTES, HeaderScanner, PlacedBatch, ScanError};
 use super::offset_index::{OffsetIndex, fits_in_segment};
 use super::open_file_cache::{FileHandle, FileKind, OpenFileCache, PartitionDir};
 use super::time_index::{TimeIndex, TimestampOffset};
@@ -98,7 +98,7 @@ impl LogSegment {
         ))
     }
 
-    /// A segment that is there. Opens nothing but the `.log` (for its size).
+    /// A segment that is there. Opens nothing.
     pub fn open(
         files: &SegmentFiles<'_>,
         base_offset: i64,
@@ -106,7 +106,7 @@ impl LogSegment {
         has_txn_index: bool,
     ) -> io::Result<Self> {
         let log = files.handle(base_offset, FileKind::Log);
-        let size = log.get()?.len()?;
+        let size = log.file_len()?;
         let offset_index = files.handle(base_offset, FileKind::OffsetIndex);
         let time_index = files.handle(base_offset, FileKind::TimeIndex);
         let offset_index = OffsetIndex::open(offset_index, base_offset, config.max_index_size);
@@ -271,8 +271,10 @@ impl LogSegment {
     /// Another segment is active now, or the log is closed: the time index gets its last entry.
     pub fn on_become_inactive(&self) -> io::Result<()> {
         let so_far = self.read_max_timestamp_so_far()?;
-        self.mark_indexes_dirty();
-        self.time_index.maybe_append(so_far.timestamp, so_far.offset)?;
+        if self.size() > 0 {
+            self.mark_indexes_dirty();
+            self.time_index.maybe_append(so_far.timestamp, so_far.offset)?;
+        }
         self.offset_index.file().trim_to_valid_size()?;
         self.time_index.file().trim_to_valid_size()
     }
@@ -350,9 +352,18 @@ impl LogSegment {
 
     /// The offset after the last batch.
     pub fn read_next_offset(&self) -> Result<i64, ScanError> {
-        let from = self.offset_index.lookup(self.offset_index.last_offset()?)?;
         let mut next_offset = self.base_offset;
-        let mut scanner = self.headers_from(u64::from(from.position))?;
+        let from = match self.size() {
+            0 => return Ok(next_offset),
+            // One read has all of it: the index would cost more.
+            size if size <= HEADER_READ_BYTES as u64 => 0,
+            _ => {
+                self.offset_index
+                    .lookup(self.offset_index.last_offset()?)?
+                    .position
+            }
+        };
+        let mut scanner = self.headers_from(u64::from(from))?;
         while let Some(batch) = scanner.next_batch()? {
             next_offset = batch.header.next_offset();
         }
@@ -468,9 +479,10 @@ impl LogSegment {
 
     /// Begins a recovery: the indexes are built again from nothing by `recover_batch`.
     pub fn start_recovery(&self) -> io::Result<()> {
-        self.mark_indexes_dirty();
-        self.offset_index.file().reset()?;
-        self.time_index.file().reset()?;
+        let changed = self.offset_index.file().reset()? | self.time_index.file().reset()?;
+        if changed || self.txn_index.is_present() {
+            self.mark_indexes_dirty();
+        }
         self.txn_index.reset()?;
         self.bytes_since_last_index_entry.store(0, Ordering::Relaxed);
         *self.state() = WriterState {
@@ -491,6 +503,10 @@ impl LogSegment {
     /// Transactions go into their index without passing through here.
     pub fn mark_indexes_dirty(&self) {
         self.indexes_dirty.store(true, Ordering::Release);
+    }
+
+    pub fn has_dirty_indexes(&self) -> bool {
+        self.indexes_dirty.load(Ordering::Acquire)
     }
 
     /// Makes the records durable.

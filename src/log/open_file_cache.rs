@@ -43,6 +43,10 @@ impl PartitionDir {
         self.dirty.store(true, Ordering::Release);
     }
 
+    pub fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Acquire)
+    }
+
     pub fn sync_if_dirty(&self, disk: &dyn Disk) -> io::Result<()> {
         if self.dirty.swap(false, Ordering::AcqRel)
             && let Err(error) = disk.sync_dir(&self.path.load())
@@ -140,6 +144,14 @@ impl FileHandle {
 
     pub fn disk(&self) -> &dyn Disk {
         &*self.cache.disk
+    }
+
+    /// Of the open file, else by its name: what is looked at once need not be opened.
+    pub fn file_len(&self) -> io::Result<u64> {
+        match &*self.open.load() {
+            Some(file) => file.len(),
+            None => self.disk().file_len(&self.path()),
+        }
     }
 
     /// The open file; opens one that exists.

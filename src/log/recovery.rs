@@ -96,7 +96,10 @@ struct Loading<'a> {
     dir: Arc<PartitionDir>,
     segments: Segments,
     epochs: LeaderEpochCache,
+    /// The file must be written: it says something else of offsets that are there.
     epochs_changed: bool,
+    /// From here on the file has epochs without batches: left in it, as every start drops them.
+    epochs_behind_from: i64,
     snapshots: BTreeSet<i64>,
 }
 
@@ -120,6 +123,7 @@ impl LogLoader<'_> {
             segments: Vec::new(),
             epochs,
             epochs_changed: false,
+            epochs_behind_from: i64::MAX,
             snapshots: listing.snapshots.clone(),
         };
         loading.load_segments(&listing)?;
@@ -406,6 +410,9 @@ impl Loading<'_> {
                 .scan_error(&segment.log_handle().path(), "recovering", error)
         };
         segment.start_recovery().map_err(|error| fail(error.into()))?;
+        if segment.size() == 0 {
+            return Ok((0, segment.base_offset()));
+        }
         let file = segment.file().map_err(|error| fail(error.into()))?;
         let mut scanner = BatchScanner::new(file, 0, segment.size());
         let mut next_offset = segment.base_offset();
@@ -482,11 +489,13 @@ impl Loading<'_> {
                     .map_or(checkpoint, |segment| segment.base_offset()),
             )?;
             for (index, segment) in unflushed.iter().enumerate() {
-                tracing::info!(
-                    "{}: recovering the unflushed segment {}",
-                    self.loader.topic_partition,
-                    segment.base_offset()
-                );
+                if segment.size() > 0 {
+                    tracing::info!(
+                        "{}: recovering the unflushed segment {}",
+                        self.loader.topic_partition,
+                        segment.base_offset()
+                    );
+                }
                 let recovered = self.recover_segment(segment)?;
                 // A later segment begins where this one ended when it was made. One that begins before is of another
                 // time: power loss undid its removal.
@@ -608,6 +617,19 @@ impl Loading<'_> {
         Ok(())
     }
 
+    /// A leader that had nothing to write left its epoch at the log end.
+    fn drop_epochs_without_batches(&mut self, log_end_offset: i64) {
+        let last = self.epochs.entries().last().copied();
+        if self.epochs.truncate_from_end(log_end_offset) {
+            // Beyond the end the file speaks of records that are lost.
+            if last.is_some_and(|last| last.start_offset == log_end_offset) {
+                self.epochs_behind_from = log_end_offset;
+            } else {
+                self.epochs_changed = true;
+            }
+        }
+    }
+
     fn finish(
         mut self,
         topic_id: Option<Uuid>,
@@ -616,7 +638,7 @@ impl Loading<'_> {
     ) -> Result<Arc<UnifiedLog>, LogError> {
         let loader = self.loader;
         let log_start_offset = loader.log_start_offset.max(self.segments[0].base_offset());
-        self.epochs_changed |= self.epochs.truncate_from_end(log_end_offset);
+        self.drop_epochs_without_batches(log_end_offset);
         self.epochs_changed |= self.epochs.truncate_from_start(loader.log_start_offset);
         let disk = &*loader.context.disk;
         if self.epochs_changed {
@@ -624,6 +646,7 @@ impl Loading<'_> {
             let text = checkpoint::format_epochs(self.epochs.entries());
             disk.write_atomically(&path, text.as_bytes())
                 .map_err(|error| loader.fail(&path, "writing", error))?;
+            self.epochs_behind_from = i64::MAX;
         }
         let bases: Vec<i64> = self
             .segments
@@ -673,7 +696,8 @@ impl Loading<'_> {
             recovery_point,
             high_watermark: loader.high_watermark,
             unsynced_metadata,
-            unsynced_epochs: !loader.had_clean_shutdown,
+            unsynced_epochs: !loader.had_clean_shutdown && !self.epochs_changed,
+            epochs_behind_from: self.epochs_behind_from,
         })
     }
 }

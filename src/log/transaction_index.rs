@@ -95,7 +95,7 @@ impl TransactionIndex {
         &self.handle
     }
 
-    fn is_present(&self) -> bool {
+    pub fn is_present(&self) -> bool {
         self.present.load(Ordering::Acquire)
     }
 

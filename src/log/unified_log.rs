@@ -55,6 +55,8 @@ pub(crate) struct Writer {
     /// Small files that were replaced without a sync; `flush` makes up for it before the recovery point moves.
     pub unsynced_epochs: bool,
     pub unsynced_metadata: bool,
+    /// From this offset on the epochs in memory are not those of the file; `i64::MAX`: they are.
+    pub epochs_behind_from: i64,
 }
 
 /// Settings in force, with what is derived from them once.
@@ -142,6 +144,7 @@ pub(crate) struct LoadedLog {
     pub high_watermark: i64,
     pub unsynced_metadata: bool,
     pub unsynced_epochs: bool,
+    pub epochs_behind_from: i64,
 }
 
 impl UnifiedLog {
@@ -168,6 +171,7 @@ impl UnifiedLog {
                 truncations: 0,
                 unsynced_epochs: loaded.unsynced_epochs,
                 unsynced_metadata: loaded.unsynced_metadata,
+                epochs_behind_from: loaded.epochs_behind_from,
             }),
             lowest_truncation: AtomicI64::new(i64::MAX),
             removal: Mutex::new(()),
@@ -386,7 +390,28 @@ impl UnifiedLog {
         start_offset: i64,
     ) -> Result<(), LogError> {
         let mut writer = self.lock()?;
-        self.change_epochs(&mut writer, |epochs| epochs.assign(leader_epoch, start_offset))
+        self.assign_epoch(&mut writer, leader_epoch, start_offset)
+    }
+
+    /// Notes where an epoch starts. At the log end that writes no file: what the file lacks lies above the recovery point,
+    /// where a start after a crash finds it in the batches, and an epoch without batches is dropped by every start (Kafka's
+    /// too). `flush` and `close` write the file before anything relies on it.
+    pub(crate) fn assign_epoch(
+        &self,
+        writer: &mut Writer,
+        epoch: i32,
+        start_offset: i64,
+    ) -> Result<(), LogError> {
+        let last = self.with_epochs(|epochs| epochs.entries().last().copied());
+        let follows = last.is_none_or(|last| last.epoch < epoch && last.start_offset <= start_offset);
+        if !follows || start_offset < self.log_end_offset() {
+            return self.change_epochs(writer, |epochs| epochs.assign(epoch, start_offset));
+        }
+        let mut epochs = self.epochs.write().unwrap_or_else(PoisonError::into_inner);
+        if epochs.assign(epoch, start_offset) {
+            writer.epochs_behind_from = writer.epochs_behind_from.min(start_offset);
+        }
+        Ok(())
     }
 
     /// Changes the cache and writes its file if `change` says so. While the log holds no record that is counted as durable,
@@ -414,6 +439,9 @@ impl UnifiedLog {
             writer.unsynced_epochs = false;
             self.context.disk.write_atomically(&path, text.as_bytes())
         };
+        if result.is_ok() {
+            writer.epochs_behind_from = i64::MAX;
+        }
         result.map_err(|error| self.log_dir.fail(&path, "writing", error))
     }
 
