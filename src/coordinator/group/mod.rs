@@ -7,7 +7,7 @@
 //!     classic_join* classic_rebalance*   its rules
 //!   classic_group*  one classic group: members, protocols, generation, the states and their transitions
 //!   other_group*    groups of the newer protocols: kept, listed, deleted when empty; not served yet
-//!   assignor/*      what server-side assignors are given, and answer
+//!   assignor/*      who reads what in a group of the consumer protocol
 //!   offsets*        committed offsets, those of open transactions, expiry
 //!   offset_delete*  deleting offsets on request
 //!   transactional_offsets*   commits in a transaction
