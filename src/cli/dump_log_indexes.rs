@@ -253,7 +253,7 @@ pub(super) fn dump_producer_snapshot(bytes: &[u8], out: &mut dyn Write) -> Resul
         };
         let mut line = format!(
             "producerId: {} producerEpoch: {} coordinatorEpoch: {} currentTxnFirstOffset: {first_offset} \
-             lastTimestamp: {timestamp} ",
+             lastTimestamp: {timestamp}",
             i64_at(entry, 0),
             i16_at(entry, 8),
             i32_at(entry, 34)
@@ -261,7 +261,7 @@ pub(super) fn dump_producer_snapshot(bytes: &[u8], out: &mut dyn Write) -> Resul
         // Without a batch there was only a transaction marker.
         if last_offset >= 0 {
             line.push_str(&format!(
-                "firstSequence: {} lastSequence: {last_sequence} lastOffset: {last_offset} offsetDelta: \
+                " firstSequence: {} lastSequence: {last_sequence} lastOffset: {last_offset} offsetDelta: \
                  {offset_delta} timestamp: {timestamp}",
                 decrement_sequence(last_sequence, offset_delta)
             ));
