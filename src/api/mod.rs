@@ -28,6 +28,7 @@ pub mod table;
 
 pub mod allocate_producer_ids;
 pub mod api_versions;
+pub mod assign_replicas_to_dirs;
 pub mod begin_quorum_epoch;
 pub mod broker_heartbeat;
 pub mod broker_registration;

@@ -108,6 +108,7 @@ pub static TABLE: &[ApiRow] = table! {
     BrokerHeartbeat 0 to 2 on controller => broker_heartbeat,
     AllocateProducerIds 0 to 0 on controller => allocate_producer_ids,
     ControllerRegistration 0 to 0 on controller => controller_registration,
+    AssignReplicasToDirs 0 to 0 on controller => assign_replicas_to_dirs,
     DescribeTopicPartitions 0 to 0 on broker => describe_topic_partitions,
 };
 

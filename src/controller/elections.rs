@@ -60,6 +60,10 @@ impl Shard {
         }
     }
 
+    pub(super) fn is_acceptable_leader(&self, broker_id: i32, partition: &PartitionRegistration) -> bool {
+        self.image().cluster.is_active(broker_id) && self.is_directory_online(broker_id, partition)
+    }
+
     /// The changes of `partitions` when a broker goes or comes.
     pub(super) fn leader_and_isr_updates(
         &self,

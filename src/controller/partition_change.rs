@@ -47,6 +47,8 @@ pub struct PartitionChangeBuilder<'a> {
     target_elr: Vec<i32>,
     target_leader_recovery_state: LeaderRecoveryState,
     unclean_shutdown_replicas: Vec<i32>,
+    /// A replica and where it lies from now on.
+    target_directory: Option<(i32, Uuid)>,
 }
 
 /// What the builder must know of the cluster.
@@ -81,6 +83,7 @@ impl<'a> PartitionChangeBuilder<'a> {
             target_elr: partition.elr.clone(),
             target_leader_recovery_state: partition.leader_recovery_state,
             unclean_shutdown_replicas: Vec::new(),
+            target_directory: None,
             partition,
         }
     }
@@ -98,6 +101,11 @@ impl<'a> PartitionChangeBuilder<'a> {
     /// These came back without all they had acknowledged: they are not eligible.
     pub fn unclean_shutdown_replicas(mut self, replicas: Vec<i32>) -> Self {
         self.unclean_shutdown_replicas = replicas;
+        self
+    }
+
+    pub fn directory(mut self, replica: i32, directory: Uuid) -> Self {
+        self.target_directory = Some((replica, directory));
         self
     }
 
@@ -297,8 +305,11 @@ impl<'a> PartitionChangeBuilder<'a> {
                     .target_replicas
                     .iter()
                     .map(|id| {
-                        let known = self.partition.directory_of(*id);
-                        known.unwrap_or_else(|| (self.default_directory)(*id))
+                        let wanted = self.target_directory.filter(|(replica, _)| replica == id);
+                        wanted
+                            .map(|(_, directory)| directory)
+                            .or_else(|| self.partition.directory_of(*id))
+                            .unwrap_or_else(|| (self.default_directory)(*id))
                     })
                     .collect();
                 if directories != self.partition.directories {

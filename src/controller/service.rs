@@ -19,11 +19,11 @@ use crate::io::clock::Clock;
 use crate::metadata::ControllerChannel;
 use crate::metadata::broker_lifecycle_manager::ChannelFuture;
 use crate::protocol::messages::{
-    AllocateProducerIdsRequest, AllocateProducerIdsResponse, BrokerHeartbeatRequest, BrokerHeartbeatResponse,
-    BrokerRegistrationRequest, BrokerRegistrationResponse, ControllerRegistrationRequest,
-    ControllerRegistrationResponse, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest,
-    CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse, UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
+    AllocateProducerIdsRequest, AllocateProducerIdsResponse, AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse, BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest,
+    BrokerRegistrationResponse, ControllerRegistrationRequest, ControllerRegistrationResponse,
+    CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse,
+    DeleteTopicsRequest, DeleteTopicsResponse, UpdateFeaturesRequest, UpdateFeaturesResponse,
 };
 use crate::protocol::{ApiError, ErrorCode};
 use crate::raft::{
@@ -295,6 +295,15 @@ impl ControllerService {
         request: AllocateProducerIdsRequest,
     ) -> Result<AllocateProducerIdsResponse, ApiError> {
         self.submit(context, move |shard, _| shard.allocate_producer_ids(&request))
+            .await
+    }
+
+    pub async fn assign_replicas_to_dirs(
+        &self,
+        context: &ControllerContext,
+        request: AssignReplicasToDirsRequest,
+    ) -> Result<AssignReplicasToDirsResponse, ApiError> {
+        self.submit(context, move |shard, _| shard.assign_replicas_to_dirs(&request))
             .await
     }
 
