@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::RequestHandler;
+use super::connection_quota::Usage;
 use super::frame::{Frame, FrameError, FrameReader};
 use super::sendfile::write_frame;
 use crate::api::reply::{BoxFuture, EncodeError};
@@ -32,6 +33,8 @@ pub enum ConnectionEnd {
     PeerClosed,
     #[error("idle for longer than connections.max.idle.ms")]
     Idle,
+    #[error("used least recently when a broker needed the place (max.connections)")]
+    Evicted,
     #[error("the node shuts down")]
     Shutdown,
     #[error(transparent)]
@@ -50,7 +53,7 @@ impl ConnectionEnd {
         match self {
             Self::Frame(FrameError::NegativeSize(_) | FrameError::TooLarge { .. }) => true,
             Self::Request(_) | Self::Encode(_) => true,
-            Self::PeerClosed | Self::Idle | Self::Shutdown | Self::Write(_) => false,
+            Self::PeerClosed | Self::Idle | Self::Evicted | Self::Shutdown | Self::Write(_) => false,
             Self::Frame(FrameError::Io(_)) => false,
         }
     }
@@ -68,6 +71,8 @@ pub struct Connection {
     pub handler: Arc<dyn RequestHandler>,
     /// `None`: for ever.
     pub max_idle: Option<Duration>,
+    /// `None`: never closed for another connection.
+    pub usage: Option<Arc<Usage>>,
     /// Turns true when the node shuts down.
     pub shutdown: watch::Receiver<bool>,
 }
@@ -75,10 +80,21 @@ pub struct Connection {
 impl Connection {
     /// Serves until the connection ends; what is pending then is sent before a shutdown.
     pub async fn run(mut self) -> ConnectionEnd {
+        let usage = self.usage.clone();
+        let evicted = async {
+            match &usage {
+                Some(usage) => usage.evicted().await,
+                None => std::future::pending().await,
+            }
+        };
         let mut pending = VecDeque::new();
-        match self.serve(&mut pending).await {
-            Ok(()) => ConnectionEnd::PeerClosed,
-            Err(end) => end,
+        tokio::select! {
+            biased;
+            served = self.serve(&mut pending) => match served {
+                Ok(()) => ConnectionEnd::PeerClosed,
+                Err(end) => end,
+            },
+            () = evicted => ConnectionEnd::Evicted,
         }
     }
 
@@ -86,7 +102,7 @@ impl Connection {
         // Both wait over all requests: neither a timer nor a watch is touched per request.
         let mut shutdown = self.shutdown.clone();
         let mut stopped = pin!(super::turned_true(&mut shutdown));
-        let mut idle = IdleWatch::new(self.max_idle);
+        let mut idle = IdleWatch::new(self.max_idle, self.usage.clone());
         let mut expiry = pin!(sleep_until(idle.deadline()));
         loop {
             self.write_ready(pending).await?;
@@ -184,6 +200,7 @@ struct IdleWatch {
     max: Option<Duration>,
     last_active: Instant,
     bytes_read: u64,
+    usage: Option<Arc<Usage>>,
 }
 
 impl IdleWatch {
@@ -191,16 +208,20 @@ impl IdleWatch {
     const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
     const SOON: Duration = Duration::from_millis(10);
 
-    fn new(max: Option<Duration>) -> Self {
+    fn new(max: Option<Duration>, usage: Option<Arc<Usage>>) -> Self {
         Self {
             max,
             last_active: Instant::now(),
             bytes_read: 0,
+            usage,
         }
     }
 
     fn touch(&mut self) {
         self.last_active = Instant::now();
+        if let Some(usage) = &self.usage {
+            usage.touch();
+        }
     }
 
     /// When to look again; never in the past.

@@ -1,13 +1,17 @@
 //! How many connections there may be: `max.connections` in all, `max.connections.per.ip` from one address (Kafka's `ConnectionQuotas`).
 //!
-//! Over the address's limit a connection is closed at once; over the total the accept loop waits for one to end, except on
-//! the inter-broker listener when there are others: brokers must always reach each other.
+//! Over the address's limit a connection is closed at once; over the total the accept loop waits for one to end. Not so on the inter-broker
+//! listener when there are others, for brokers must always reach each other: there a connection over the total is let in, and the one that
+//! was used least recently on another listener is closed for it.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::NetworkError;
 
@@ -15,9 +19,54 @@ use super::NetworkError;
 pub struct ConnectionQuota {
     per_ip_max: usize,
     per_ip_overrides: HashMap<IpAddr, usize>,
-    per_ip: Mutex<HashMap<IpAddr, usize>>,
     /// `None`: no limit that a machine could reach.
-    total: Option<Arc<Semaphore>>,
+    total_max: Option<usize>,
+    state: Mutex<State>,
+    slot_freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    per_ip: HashMap<IpAddr, usize>,
+    total: usize,
+    next_id: u64,
+    /// Those that may be closed for another; empty without a limit of the total.
+    evictable: HashMap<u64, Arc<Usage>>,
+    /// Told to end, but still counted.
+    evicted: usize,
+}
+
+/// When a connection was used last, and whether it must make room.
+#[derive(Debug)]
+pub struct Usage {
+    opened: Instant,
+    /// Nanoseconds after `opened`.
+    last_used: AtomicU64,
+    evicted: Notify,
+}
+
+impl Usage {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            opened: Instant::now(),
+            last_used: AtomicU64::new(0),
+            evicted: Notify::new(),
+        })
+    }
+
+    pub fn touch(&self) {
+        let nanoseconds = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.last_used.store(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Until the connection must make room.
+    pub async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+
+    fn last_used(&self) -> Instant {
+        self.opened + std::time::Duration::from_nanos(self.last_used.load(Ordering::Relaxed))
+    }
 }
 
 /// A connection's place; given back when dropped.
@@ -25,7 +74,14 @@ pub struct ConnectionQuota {
 pub struct ConnectionSlot {
     quota: Arc<ConnectionQuota>,
     address: IpAddr,
-    _total: Option<OwnedSemaphorePermit>,
+    evictable: Option<(u64, Arc<Usage>)>,
+}
+
+impl ConnectionSlot {
+    /// `None`: it is never closed for another.
+    pub fn usage(&self) -> Option<Arc<Usage>> {
+        self.evictable.as_ref().map(|(_, usage)| usage.clone())
+    }
 }
 
 impl ConnectionQuota {
@@ -34,8 +90,9 @@ impl ConnectionQuota {
         Ok(Arc::new(Self {
             per_ip_max: usize::try_from(per_ip_max).unwrap_or(0),
             per_ip_overrides: parse_overrides(overrides)?,
-            per_ip: Mutex::default(),
-            total: (max_connections < i32::MAX as usize).then(|| Arc::new(Semaphore::new(max_connections))),
+            total_max: (max_connections < i32::MAX as usize).then_some(max_connections),
+            state: Mutex::default(),
+            slot_freed: Notify::new(),
         }))
     }
 
@@ -46,43 +103,95 @@ impl ConnectionQuota {
             .unwrap_or(self.per_ip_max)
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Plain counting is done under it: nothing there can panic halfway.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A place for a connection from `address`, waiting for the total unless `is_protected`; the error is the address's limit.
     pub async fn admit(
         self: &Arc<Self>,
         address: IpAddr,
         is_protected: bool,
     ) -> Result<ConnectionSlot, usize> {
-        let total = match &self.total {
-            Some(total) if !is_protected => total.clone().acquire_owned().await.ok(),
-            _ => None,
-        };
-        let limit = self.limit_of(address);
-        let mut per_ip = self.per_ip.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = per_ip.entry(address).or_default();
-        if *count >= limit {
-            if *count == 0 {
-                per_ip.remove(&address);
+        loop {
+            let mut freed = pin!(self.slot_freed.notified());
+            // From here on no slot that is freed is missed.
+            freed.as_mut().enable();
+            if let Some(slot) = self.try_admit(address, is_protected) {
+                return slot;
             }
-            return Err(limit);
+            freed.await;
         }
-        *count += 1;
-        Ok(ConnectionSlot {
+    }
+
+    /// `None`: the total is reached.
+    fn try_admit(
+        self: &Arc<Self>,
+        address: IpAddr,
+        is_protected: bool,
+    ) -> Option<Result<ConnectionSlot, usize>> {
+        let mut state = self.state();
+        if !is_protected && self.total_max.is_some_and(|max| state.total >= max) {
+            return None;
+        }
+        let limit = self.limit_of(address);
+        if state.per_ip.get(&address).copied().unwrap_or(0) >= limit {
+            return Some(Err(limit));
+        }
+        *state.per_ip.entry(address).or_default() += 1;
+        state.total += 1;
+        let evictable = (self.total_max.is_some() && !is_protected).then(|| {
+            let id = state.next_id;
+            state.next_id += 1;
+            let usage = Usage::new();
+            state.evictable.insert(id, usage.clone());
+            (id, usage)
+        });
+        if let Some(max) = self.total_max {
+            state.make_room(max);
+        }
+        Some(Ok(ConnectionSlot {
             quota: self.clone(),
             address,
-            _total: total,
-        })
+            evictable,
+        }))
+    }
+}
+
+impl State {
+    /// Tells those that were used least recently to end, until the rest are no more than `max`.
+    fn make_room(&mut self, max: usize) {
+        while self.total - self.evicted > max {
+            let oldest = self.evictable.iter().min_by_key(|(_, usage)| usage.last_used());
+            let Some(id) = oldest.map(|(id, _)| *id) else {
+                return;
+            };
+            if let Some(usage) = self.evictable.remove(&id) {
+                usage.evicted.notify_one();
+                self.evicted += 1;
+            }
+        }
     }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut per_ip = self.quota.per_ip.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = per_ip.get_mut(&self.address) {
+        let mut state = self.quota.state();
+        state.total -= 1;
+        if let Some((id, _)) = &self.evictable
+            && state.evictable.remove(id).is_none()
+        {
+            state.evicted -= 1;
+        }
+        if let Some(count) = state.per_ip.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
-                per_ip.remove(&self.address);
+                state.per_ip.remove(&self.address);
             }
         }
+        drop(state);
+        self.quota.slot_freed.notify_waiters();
     }
 }
 
@@ -111,43 +220,5 @@ fn parse_overrides(text: &str) -> Result<HashMap<IpAddr, usize>, NetworkError> {
 }
 
 #[cfg(test)]
-mod connection_quota_test {
-    use super::*;
-
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    #[tokio::test]
-    async fn address_at_its_limit_is_refused_until_a_slot_is_dropped() {
-        let quota = ConnectionQuota::new(i32::MAX, 2, "127.0.0.2:1").unwrap();
-        let first = quota.admit(ip("127.0.0.1"), false).await.unwrap();
-        let _second = quota.admit(ip("127.0.0.1"), false).await.unwrap();
-        assert_eq!(quota.admit(ip("127.0.0.1"), false).await.unwrap_err(), 2);
-        let _other = quota.admit(ip("127.0.0.2"), false).await.unwrap();
-        assert_eq!(quota.admit(ip("127.0.0.2"), false).await.unwrap_err(), 1);
-        drop(first);
-        assert!(quota.admit(ip("127.0.0.1"), false).await.is_ok());
-    }
-
-    #[tokio::test]
-    async fn total_reached_waits_but_not_on_the_protected_listener() {
-        let quota = ConnectionQuota::new(1, i32::MAX, "").unwrap();
-        let only = quota.admit(ip("127.0.0.1"), false).await.unwrap();
-        let waiting = quota.admit(ip("127.0.0.1"), false);
-        tokio::pin!(waiting);
-        tokio::select! {
-            biased;
-            _ = &mut waiting => panic!("admitted over the total"),
-            slot = quota.admit(ip("127.0.0.1"), true) => assert!(slot.is_ok()),
-        }
-        drop(only);
-        assert!(waiting.await.is_ok());
-    }
-
-    #[test]
-    fn override_without_a_count_is_refused() {
-        assert!(ConnectionQuota::new(1, 1, "127.0.0.1").is_err());
-        assert!(ConnectionQuota::new(1, 1, "127.0.0.1:x").is_err());
-    }
-}
+#[path = "connection_quota_test.rs"]
+mod connection_quota_test;

@@ -371,6 +371,7 @@ impl Acceptor {
             max_idle: u64::try_from(shared.config.connections_max_idle_ms)
                 .ok()
                 .map(Duration::from_millis),
+            usage: slot.usage(),
             shutdown: self.shutdown.clone(),
         };
         connections.spawn(async move {

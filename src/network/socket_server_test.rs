@@ -339,6 +339,44 @@ fn connection_over_the_total_waits_for_its_turn() {
     assert_eq!(receive(&mut second), b"e2");
 }
 
+/// Brokers must always reach each other: the client that was used least recently makes room, even in the middle of a request.
+#[test]
+fn broker_over_the_total_is_let_in_and_the_least_used_client_is_closed() {
+    let config = NetworkConfig {
+        max_connections: 2,
+        inter_broker_listener_name: "BROKERS".to_owned(),
+        ..config()
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let listeners = ["CLIENTS", "BROKERS"].map(|name| {
+        let endpoint = Endpoint {
+            listener_name: name.to_owned(),
+            ..endpoint("127.0.0.1", 0)
+        };
+        BoundListener::bind(&endpoint, ListenerScope::Broker, &config).unwrap()
+    });
+    let [clients, brokers] = [listeners[0].local_address(), listeners[1].local_address()];
+    let handler = Arc::new(Puppet::default());
+    let mut server = SocketServer::new(config, handler, Arc::new(SystemClock::new())).unwrap();
+    server.start(Vec::from(listeners), runtime.handle()).unwrap();
+    let connect = |address, request: &[u8]| {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        send(&mut stream, b"e");
+        receive(&mut stream);
+        send(&mut stream, request);
+        stream
+    };
+    let mut least_used = connect(clients, b"l");
+    let mut other = connect(clients, b"e");
+    receive(&mut other);
+    let mut broker = connect(brokers, b"e");
+    receive(&mut broker);
+    assert_closed(&mut least_used);
+    send(&mut other, b"e");
+    assert_eq!(receive(&mut other), b"e");
+}
+
 #[test]
 fn request_memory_in_use_holds_other_requests_back() {
     let node = Node::start(

@@ -1,0 +1,94 @@
+use super::*;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[tokio::test]
+async fn address_at_its_limit_is_refused_until_a_slot_is_dropped() {
+    let quota = ConnectionQuota::new(i32::MAX, 2, "127.0.0.2:1").unwrap();
+    let first = quota.admit(ip("127.0.0.1"), false).await.unwrap();
+    let _second = quota.admit(ip("127.0.0.1"), false).await.unwrap();
+    assert_eq!(quota.admit(ip("127.0.0.1"), false).await.unwrap_err(), 2);
+    let _other = quota.admit(ip("127.0.0.2"), false).await.unwrap();
+    assert_eq!(quota.admit(ip("127.0.0.2"), false).await.unwrap_err(), 1);
+    drop(first);
+    assert!(quota.admit(ip("127.0.0.1"), false).await.is_ok());
+}
+
+#[tokio::test]
+async fn total_reached_waits_but_not_on_the_protected_listener() {
+    let quota = ConnectionQuota::new(1, i32::MAX, "").unwrap();
+    let only = quota.admit(ip("127.0.0.1"), false).await.unwrap();
+    let waiting = quota.admit(ip("127.0.0.1"), false);
+    tokio::pin!(waiting);
+    tokio::select! {
+        biased;
+        _ = &mut waiting => panic!("admitted over the total"),
+        slot = quota.admit(ip("127.0.0.1"), true) => assert!(slot.is_ok()),
+    }
+    drop(only);
+    assert!(waiting.await.is_ok());
+}
+
+#[test]
+fn override_without_a_count_is_refused() {
+    assert!(ConnectionQuota::new(1, 1, "127.0.0.1").is_err());
+    assert!(ConnectionQuota::new(1, 1, "127.0.0.1:x").is_err());
+}
+
+/// The total counts all connections; one of the protected listener closes the least recently used of the others, and waits for nobody.
+#[tokio::test(start_paused = true)]
+async fn protected_connection_over_the_total_closes_the_least_recently_used_of_the_others() {
+    let quota = ConnectionQuota::new(3, i32::MAX, "").unwrap();
+    let admit = |is_protected| quota.admit(ip("127.0.0.1"), is_protected);
+    let mut others = Vec::new();
+    for _ in 0..3 {
+        others.push(admit(false).await.unwrap());
+        tokio::time::advance(std::time::Duration::from_millis(1)).await;
+    }
+    others[0].usage().unwrap().touch();
+    let evicted = |slot: &ConnectionSlot| {
+        let usage = slot.usage().unwrap();
+        async move {
+            tokio::time::timeout(std::time::Duration::from_millis(1), usage.evicted())
+                .await
+                .is_ok()
+        }
+    };
+    let first = admit(true).await.unwrap();
+    assert!(first.usage().is_none());
+    assert!(evicted(&others[1]).await);
+    let _second = admit(true).await.unwrap();
+    assert!(evicted(&others[2]).await);
+    assert!(!evicted(&others[0]).await);
+    others.truncate(1);
+    // Three again: the next of the others waits.
+    let waiting = admit(false);
+    tokio::pin!(waiting);
+    assert!(
+        tokio::time::timeout(std::time::Duration::from_millis(1), &mut waiting)
+            .await
+            .is_err()
+    );
+    drop(first);
+    assert!(waiting.await.is_ok());
+}
+
+/// What is closed already makes room for one only.
+#[tokio::test(start_paused = true)]
+async fn connection_that_makes_room_is_not_told_twice() {
+    let quota = ConnectionQuota::new(2, i32::MAX, "").unwrap();
+    let others = [
+        quota.admit(ip("127.0.0.1"), false).await.unwrap(),
+        quota.admit(ip("127.0.0.1"), false).await.unwrap(),
+    ];
+    let _protected = quota.admit(ip("127.0.0.1"), true).await.unwrap();
+    let counts = || {
+        let state = quota.state();
+        (state.total, state.evicted, state.evictable.len())
+    };
+    assert_eq!(counts(), (3, 1, 1));
+    drop(others);
+    assert_eq!(counts(), (1, 0, 0));
+}
