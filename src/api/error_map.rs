@@ -46,7 +46,11 @@ pub fn log_error(error: &LogError) -> ErrorCode {
         // A follower's own: no client asked for it.
         LogError::UnexpectedAppendOffset { .. } => ErrorCode::UnknownServerError,
         LogError::InconsistentTopicId { .. } => ErrorCode::InconsistentTopicId,
+        // For a full disk too: Kafka has no code of its own for it, and this is what its producers do with it. The Java client
+        // takes it for out-of-date metadata: it asks for them and sends again until `delivery.timeout.ms`. librdkafka does
+        // the same, and neither counts it as a reason to give up an idempotent producer.
         LogError::Storage { .. }
+        | LogError::NoSpace { .. }
         | LogError::DirectoryOffline { .. }
         | LogError::NoLogDirectory
         | LogError::LockHeld { .. }

@@ -25,6 +25,11 @@ fn log_errors_have_kafkas_codes() {
         operation: "writing",
         source: Arc::new(io::Error::other("x")),
     };
+    let no_space = LogError::NoSpace {
+        dir: PathBuf::new(),
+        path: PathBuf::new(),
+        operation: "writing",
+    };
     let out_of_range = LogError::OffsetOutOfRange {
         topic_partition: topic_partition(),
         offset,
@@ -70,6 +75,7 @@ fn log_errors_have_kafkas_codes() {
         (unexpected, -1),
         (other_id, 103),
         (storage, 56),
+        (no_space, 56),
         (LogError::DirectoryOffline { dir: PathBuf::new() }, 56),
         (LogError::NoLogDirectory, 56),
         (LogError::LockHeld { path: PathBuf::new() }, 56),

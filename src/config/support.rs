@@ -113,6 +113,9 @@ pub const ACTED_ON: &[&str] = &[
     "producer.id.expiration.ms",
     "replica.high.watermark.checkpoint.interval.ms",
     "replica.lag.time.max.ms",
+    // Of our own
+    "kavka.log.min.free.bytes",
+    "kavka.metadata.log.reserve.bytes",
     // Groups and offsets
     "group.initial.rebalance.delay.ms",
     "group.max.session.timeout.ms",

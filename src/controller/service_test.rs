@@ -401,7 +401,7 @@ fn refused_append_ends_the_leadership() {
     runtime.block_on(async {
         raft.lead(1);
         broker(&service).await;
-        raft.state.lock().unwrap().refuse = Some(RaftError::BufferFull { pending: 1 });
+        raft.state.lock().unwrap().refuse = Some(RaftError::Log("x".to_owned()));
         let error = service
             .create_topics(&context(), create("foo"))
             .await
@@ -409,6 +409,27 @@ fn refused_append_ends_the_leadership() {
         assert_eq!(error.code, ErrorCode::NotController);
         inactive(&service).await;
         assert_eq!(raft.state.lock().unwrap().resigned, [1]);
+    });
+}
+
+#[test]
+fn append_refused_for_a_full_disk_can_be_tried_again_at_the_same_leader() {
+    let runtime = runtime();
+    let raft = MemoryRaft::eager();
+    let service = start(&raft, &runtime, &[]);
+    runtime.block_on(async {
+        raft.lead(1);
+        broker(&service).await;
+        raft.state.lock().unwrap().refuse = Some(RaftError::BufferFull { pending: 1 });
+        let error = service
+            .create_topics(&context(), create("foo"))
+            .await
+            .unwrap_err();
+        assert_eq!(error.code, ErrorCode::NotController);
+        raft.state.lock().unwrap().refuse = None;
+        let created = service.create_topics(&context(), create("foo")).await.unwrap();
+        assert_eq!(created.topics[0].error_code, 0);
+        assert!(raft.state.lock().unwrap().resigned.is_empty());
     });
 }
 

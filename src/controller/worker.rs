@@ -381,6 +381,11 @@ impl Worker {
                 self.deactivate();
                 return None;
             }
+            Err(error @ RaftError::BufferFull { .. }) => {
+                // A full disk: no election makes room. Whoever asked tries again.
+                tracing::error!("controller: append in epoch {epoch} refused: {error}");
+                return None;
+            }
             Err(error) => {
                 // Another controller may do better; the log is as it was.
                 tracing::error!("controller: append in epoch {epoch} failed: {error}");
@@ -421,8 +426,11 @@ impl Worker {
         if self.timers.no_op_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             let idle_ms = i64::from(self.shard.static_config().metadata_max_idle_interval_ms);
             self.timers.no_op_ms = Some(now_ms + idle_ms);
-            let records = vec![(NoOpRecord::default().into(), 0)];
-            self.write(Decided::unattended(Outcome::of(records, ())));
+            // As long as something waits to be committed, another record tells nobody more.
+            if self.deferred.is_empty() {
+                let records = vec![(NoOpRecord::default().into(), 0)];
+                self.write(Decided::unattended(Outcome::of(records, ())));
+            }
         }
         if self.timers.sessions_ms <= now_ms {
             match self.shard.take_stale_broker(now_ms) {

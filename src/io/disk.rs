@@ -103,6 +103,14 @@ pub trait Disk: Send + Sync + Debug + 'static {
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
 }
 
+/// No room is left, or none of what this user may have: what a call says that can succeed later without any change.
+pub fn is_no_space(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
 /// Bytes of a file that are to be sent or read later: what a fetch hands to the network.
 #[derive(Debug, Clone)]
 pub struct FileSlice {
@@ -188,6 +196,11 @@ fn temporary_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// What was written of a file that will not get its name must not take room on a full disk.
+fn give_back(temporary: &Path) {
+    let _ = fs::remove_file(temporary);
+}
+
 impl Disk for SystemDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut options = OpenOptions::new();
@@ -214,16 +227,18 @@ impl Disk for SystemDisk {
     fn write_atomically(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let temporary = temporary_path(path);
         let file = File::create(&temporary)?;
-        file.write_all_at(content, 0)?;
-        file.sync_data()?;
-        fs::rename(&temporary, path)?;
+        file.write_all_at(content, 0)
+            .and_then(|()| file.sync_data())
+            .and_then(|()| fs::rename(&temporary, path))
+            .inspect_err(|_| give_back(&temporary))?;
         path.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
     }
 
     fn replace(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let temporary = temporary_path(path);
-        fs::write(&temporary, content)?;
-        fs::rename(&temporary, path)
+        fs::write(&temporary, content)
+            .and_then(|()| fs::rename(&temporary, path))
+            .inspect_err(|_| give_back(&temporary))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -3,7 +3,8 @@
 //! Owns two pictures of every file: what a process sees, and what would be there after power was lost. Only
 //! `sync_data` (bytes) and `sync_dir` (names) bring the second up to the first; a crash of the process loses nothing.
 //! Invariants: reads see the first picture only; `lose_power` makes the second the first, with unsynced bytes lost,
-//! kept or torn as its seed says; a failed call changes nothing but what a torn write says it wrote.
+//! kept or torn as its seed says; a failed call changes nothing but what a torn write says it wrote. With a capacity a
+//! write ends where the room does, and the bytes of files without a name count no more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -11,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::disk::{Disk, DiskFile, DiskLock, OpenMode};
+use super::disk::{Disk, DiskFile, DiskLock, DiskSpace, OpenMode};
 
 /// The block that a device writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
@@ -66,6 +67,9 @@ struct State {
     now_ms: i64,
     writes: u64,
     syncs: u64,
+    changes: u64,
+    /// Bytes that all files together may have.
+    capacity: Option<u64>,
 }
 
 /// The disk. Clones share it.
@@ -81,6 +85,7 @@ fn not_found(path: &Path) -> io::Error {
 impl State {
     /// Counts a call; an error when it is one that must fail, with the share of a write's bytes that got through.
     fn check(&mut self, operation: SimOperation, is_change: bool) -> Result<(), (io::Error, usize)> {
+        self.changes += u64::from(is_change);
         for index in 0..self.failures.len() {
             let failure = &mut self.failures[index];
             let hit =
@@ -126,6 +131,23 @@ impl State {
         );
         self.names.insert(path.to_path_buf(), inode);
         Ok(inode)
+    }
+
+    fn used(&self) -> u64 {
+        let named: BTreeSet<&Inode> = self.names.values().collect();
+        let files = named.iter().filter_map(|inode| self.files.get(inode));
+        files.map(|content| content.bytes.len() as u64).sum()
+    }
+
+    /// How many of `length` bytes at `position` there is room for.
+    fn room_for(&mut self, inode: Inode, length: usize, position: usize) -> usize {
+        let Some(capacity) = self.capacity else {
+            return length;
+        };
+        let free = usize::try_from(capacity.saturating_sub(self.used())).unwrap_or(usize::MAX);
+        let end = self.content(inode).bytes.len();
+        let grows_from = end.max(position) - position;
+        length.min(grows_from.saturating_add(free))
     }
 
     fn write(&mut self, inode: Inode, data: &[u8], position: usize) {
@@ -258,6 +280,16 @@ impl SimDisk {
         self.push_failure(SimOperation::Write, n, false, kind, percent.min(100));
     }
 
+    /// The room for the bytes of all files; `None`: without an end.
+    pub fn set_capacity(&self, capacity: Option<u64>) {
+        self.state().capacity = capacity;
+    }
+
+    /// Bytes of all files that have a name.
+    pub fn used(&self) -> u64 {
+        self.state().used()
+    }
+
     pub fn heal(&self) {
         self.state().failures.clear();
     }
@@ -354,6 +386,15 @@ impl SimDisk {
         self.state().writes
     }
 
+    fn give_back(&self, temporary: &Path) {
+        let _ = self.remove_file(temporary);
+    }
+
+    /// Calls that changed something so far (`SimOperation::AnyChange`).
+    pub fn changes(&self) -> u64 {
+        self.state().changes
+    }
+
     /// A copy of a real directory, as if it had always been there.
     pub fn import(&self, real: &Path, at: &Path) -> io::Result<()> {
         self.create_dir_all(at)?;
@@ -411,9 +452,10 @@ impl Disk for SimDisk {
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
         let file = self.open(&temporary, OpenMode::CreateTruncate)?;
-        file.write_all_at(content, 0)?;
-        file.sync_data()?;
-        self.rename(&temporary, path)?;
+        file.write_all_at(content, 0)
+            .and_then(|()| file.sync_data())
+            .and_then(|()| self.rename(&temporary, path))
+            .inspect_err(|_| self.give_back(&temporary))?;
         path.parent().map_or(Ok(()), |parent| self.sync_dir(parent))
     }
 
@@ -422,8 +464,9 @@ impl Disk for SimDisk {
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
         let file = self.open(&temporary, OpenMode::CreateTruncate)?;
-        file.write_all_at(content, 0)?;
-        self.rename(&temporary, path)
+        file.write_all_at(content, 0)
+            .and_then(|()| self.rename(&temporary, path))
+            .inspect_err(|_| self.give_back(&temporary))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -534,6 +577,15 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn space(&self, _path: &Path) -> io::Result<DiskSpace> {
+        let state = self.state();
+        let total_bytes = state.capacity.ok_or(io::ErrorKind::Unsupported)?;
+        Ok(DiskSpace {
+            total_bytes,
+            usable_bytes: total_bytes.saturating_sub(state.used()),
+        })
+    }
+
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
         self.open(path, OpenMode::Create)?;
         let taken = !self.state().locked.insert(path.to_path_buf());
@@ -601,7 +653,11 @@ impl DiskFile for SimFile {
             state.write(self.inode, &data[..written], position);
             return Err(error);
         }
-        state.write(self.inode, data, position);
+        let room = state.room_for(self.inode, data.len(), position);
+        state.write(self.inode, &data[..room], position);
+        if room < data.len() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         Ok(())
     }
 

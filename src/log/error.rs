@@ -101,6 +101,15 @@ pub enum LogError {
         source: Arc<io::Error>,
     },
 
+    /// No room is left: the directory stays online, nothing was changed, and the same call succeeds when there is room again
+    /// (KAFKA_STORAGE_ERROR).
+    #[error("No space left while {operation} {} in dir {}", path.display(), dir.display())]
+    NoSpace {
+        dir: PathBuf,
+        path: PathBuf,
+        operation: &'static str,
+    },
+
     /// The directory failed before (KAFKA_STORAGE_ERROR).
     #[error("The log dir {} is offline due to a previous I/O error", dir.display())]
     DirectoryOffline { dir: PathBuf },
@@ -134,5 +143,9 @@ impl LogError {
             operation,
             source: Arc::new(source),
         }
+    }
+
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, LogError::NoSpace { .. })
     }
 }

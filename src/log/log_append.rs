@@ -2,8 +2,9 @@
 //!
 //! Order of one append, all under the writer's lock: validate and assign offsets; note new leader epochs; roll if the
 //! segment is full; check producers; write once; publish the new log end; take over producer state and transactions. An
-//! append that fails before the write changes nothing but epochs and segments; one whose write fails takes the directory
-//! offline, and what was written of it lies behind the published end.
+//! append that fails before the write changes nothing but epochs and segments; one whose write fails for want of room is cut
+//! off again, so that it can be sent again; after any other failure the directory is offline, and what was written of it
+//! lies behind the published end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
+use super::log_maintenance::NeedsSnapshot;
 use super::log_segment::{LogSegment, RollParams};
 use super::producer_state::{BatchMetadata, CompletedTxn, MarkerRecord, ProducerAppendInfo};
 use super::transaction_index::AbortedTxn;
@@ -73,6 +75,7 @@ impl UnifiedLog {
             ..settings.validator.clone()
         };
         let mut writer = self.lock()?;
+        self.check_room()?;
         let first_offset = self.log_end_offset();
         let validated = validator::validate(records, first_offset, &config, now_ms, origin)?;
         let header = validated.header;
@@ -142,6 +145,9 @@ impl UnifiedLog {
             return Ok(info);
         };
         let mut writer = self.lock()?;
+        if origin != AppendOrigin::RaftLeader {
+            self.check_room()?;
+        }
         let expected = self.log_end_offset();
         // Older formats have no first offset in the header: there the last one must do.
         let (first_offset, first_or_last) = (first.base_offset, first.base_offset);
@@ -228,6 +234,7 @@ impl UnifiedLog {
         now_ms: i64,
         info: &mut LogAppendInfo,
     ) -> Result<(), LogError> {
+        self.pay_debts(writer)?;
         for (header, _) in batches.iter().filter(|(header, _)| header.magic >= 2) {
             let known = self.latest_epoch();
             if known != Some(header.partition_leader_epoch) {
@@ -265,11 +272,16 @@ impl UnifiedLog {
         let headers: Vec<BatchHeader> = batches.iter().map(|(header, _)| *header).collect();
         segment.append(&headers, parts).map_err(|error| {
             self.log_dir
-                .fail(&segment.log_handle().path(), "appending to", error)
+                .write_failed(&segment.log_handle().path(), "appending to", error)
         })?;
         info.log_end_offset = info.last_offset + 1;
         self.publish_log_end(info.log_end_offset, &segment);
         self.apply_producers(writer, &changes, info.log_end_offset, &segment)
+    }
+
+    /// The metadata log goes on with what little is left: it is small, and without it nothing can be deleted.
+    fn check_room(&self) -> Result<(), LogError> {
+        self.log_dir.check_room(&*self.context.disk, &*self.context.clock)
     }
 
     pub(crate) fn publish_log_end(&self, log_end_offset: i64, active: &LogSegment) {
@@ -293,7 +305,7 @@ impl UnifiedLog {
                 .scan_error(&active.log_handle().path(), "reading", error)
         })?;
         if should_roll {
-            self.roll_segment(writer, Some(first_offset))
+            self.roll_segment(writer, Some(first_offset), NeedsSnapshot::Always)
         } else {
             Ok(active)
         }

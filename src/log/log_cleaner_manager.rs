@@ -67,10 +67,17 @@ impl LogCleanerManager {
             if log.is_closed() {
                 continue;
             }
-            let candidate = self.examine(log, now_ms).map_err(|error| UncleanableLog {
-                topic_partition: topic_partition.clone(),
-                error,
-            })?;
+            let candidate = match self.examine(log, now_ms) {
+                Ok(candidate) => candidate,
+                // Nothing is wrong with the log: it is looked at again.
+                Err(error) if error.is_no_space() => continue,
+                Err(error) => {
+                    return Err(UncleanableLog {
+                        topic_partition: topic_partition.clone(),
+                        error,
+                    });
+                }
+            };
             let wanted = candidate.total_bytes() > 0
                 && ((candidate.needs_compaction_now && candidate.cleanable_bytes > 0)
                     || candidate.cleanable_ratio() > log.config().min_cleanable_dirty_ratio);
@@ -225,7 +232,7 @@ fn write(log_dir: &LogDir, offsets: &Offsets, disk: &dyn Disk) -> Result<(), Log
     log_dir.check_online()?;
     let path = log_dir.path().join(CLEANER_CHECKPOINT);
     disk.write_atomically(&path, checkpoint::format_offsets(offsets).as_bytes())
-        .map_err(|error| log_dir.fail(&path, "writing", error))
+        .map_err(|error| log_dir.write_failed(&path, "writing", error))
 }
 
 /// Where a cleaning begins, and whether the checkpoint said something that cannot be.

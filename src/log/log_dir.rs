@@ -1,14 +1,14 @@
 //! What all logs of a directory and of a node share: whether the directory is online, the doors, and the work that is
 //! put off (removal of files, flush of rolled segments).
 //!
-//! Invariants: a directory that failed stays offline until the process starts anew, and its listener is called once;
-//! put-off work is never lost but by the end of the process, after which a start removes what is left.
+//! Invariants: a directory that failed stays offline until the process starts anew, and its listener is called once; one
+//! that is full stays online, and takes appends again when there is room (`RoomGate`); put-off work is never lost but by the end of the process, after which a start removes what is left.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -17,9 +17,24 @@ use arc_swap::ArcSwapOption;
 use super::batch_scanner::ScanError;
 use super::log_segment::LogSegment;
 use super::open_file_cache::{OpenFileCache, remove_if_exists};
-use super::{LogDirFailureListener, LogError, UnifiedLog};
+use super::{LogDirFailureListener, LogError, Reserve, UnifiedLog};
 use crate::io::clock::Clock;
-use crate::io::disk::Disk;
+use crate::io::disk::{Disk, is_no_space};
+
+/// Bytes that must have become free before a full directory takes appends again: what little was left of it, or came back
+/// when a write was cut off, is no reason to try.
+const REOPEN_BYTES: u64 = 128 * 1024;
+/// How often a full directory is looked at while appends come.
+const PROBE_INTERVAL_MS: i64 = 100;
+
+/// Whether a directory has room for appends. The common case costs them one load.
+#[derive(Debug, Default)]
+struct RoomGate {
+    is_full: AtomicBool,
+    next_probe_ms: AtomicI64,
+    /// `kavka.log.min.free.bytes`: below it the directory counts as full.
+    min_free_bytes: AtomicU64,
+}
 
 /// One entry of `log.dirs`.
 pub(crate) struct LogDir {
@@ -28,6 +43,7 @@ pub(crate) struct LogDir {
     /// Folders were made or renamed since the directory was last synced.
     dirty: AtomicBool,
     on_failure: LogDirFailureListener,
+    room: RoomGate,
 }
 
 impl fmt::Debug for LogDir {
@@ -47,6 +63,7 @@ impl LogDir {
             failure: ArcSwapOption::empty(),
             dirty: AtomicBool::new(false),
             on_failure,
+            room: RoomGate::default(),
         })
     }
 
@@ -78,6 +95,96 @@ impl LogDir {
                 .map_err(|error| self.fail(&self.path, "flushing", error))?;
         }
         Ok(())
+    }
+
+    // ---- room
+
+    /// A write failed. Without room the directory stays online: the caller has to leave all as it was, so that the same can
+    /// be tried again. (A sync that finds no room is no such case: what it should have written may be lost. See `fail`.)
+    pub fn write_failed(&self, path: &Path, operation: &'static str, source: io::Error) -> LogError {
+        if !is_no_space(&source) {
+            return self.fail(path, operation, source);
+        }
+        if !self.room.is_full.swap(true, Ordering::AcqRel) {
+            tracing::error!(
+                "no space left while {operation} {} in dir {}: appends are refused until there is room",
+                path.display(),
+                self.path.display()
+            );
+        }
+        LogError::NoSpace {
+            dir: self.path.to_path_buf(),
+            path: path.to_path_buf(),
+            operation,
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.room.is_full.load(Ordering::Acquire)
+    }
+
+    /// For appends: an error while the directory is full. It is looked at again every now and then, so that appends go on
+    /// by themselves, and without trying (and cutting off) a write each time.
+    pub fn check_room(&self, disk: &dyn Disk, clock: &dyn Clock) -> Result<(), LogError> {
+        if !self.is_full() {
+            return Ok(());
+        }
+        let now_ms = clock.monotonic_ms();
+        let next_probe_ms = self.room.next_probe_ms.load(Ordering::Relaxed);
+        let is_due = now_ms >= next_probe_ms;
+        let later_ms = now_ms.saturating_add(PROBE_INTERVAL_MS);
+        if is_due
+            && self
+                .room
+                .next_probe_ms
+                .compare_exchange(next_probe_ms, later_ms, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            self.probe_room(disk);
+        }
+        if self.is_full() {
+            Err(LogError::NoSpace {
+                dir: self.path.to_path_buf(),
+                path: self.path.to_path_buf(),
+                operation: "appending in",
+            })
+        } else {
+            Ok(())
+        }
+    }
+
+    pub fn set_min_free_bytes(&self, bytes: u64) {
+        self.room.min_free_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Looks how much is free: below the floor the directory is full, well above it is not any more.
+    pub fn probe_room(&self, disk: &dyn Disk) {
+        let floor = self.room.min_free_bytes.load(Ordering::Relaxed);
+        let was_full = self.is_full();
+        if !was_full && floor == 0 {
+            return;
+        }
+        match disk.space(&self.path) {
+            Ok(space) if !was_full && space.usable_bytes < floor => {
+                self.room.is_full.store(true, Ordering::Release);
+                tracing::error!(
+                    "{} bytes are free in dir {}, less than kavka.log.min.free.bytes={floor}: appends are refused",
+                    space.usable_bytes,
+                    self.path.display()
+                );
+            }
+            Ok(space) if was_full && space.usable_bytes >= floor.saturating_add(REOPEN_BYTES) => {
+                self.room.is_full.store(false, Ordering::Release);
+                tracing::info!(
+                    "{} bytes are free in dir {}: appends are taken again",
+                    space.usable_bytes,
+                    self.path.display()
+                );
+            }
+            Ok(_) => {}
+            // A file system that does not tell: the next write will.
+            Err(_) => self.room.is_full.store(false, Ordering::Release),
+        }
     }
 
     /// An I/O error: the directory goes offline, and whoever waits for that is told.
@@ -121,6 +228,8 @@ pub(crate) struct LogContext {
     pub cache: Arc<OpenFileCache>,
     pub producer_state: ProducerStateConfig,
     pub deferred: DeferredWork,
+    /// Of the metadata log's directory.
+    pub reserve: OnceLock<Reserve>,
     checkpointer: OnceLock<RecoveryPointCheckpointer>,
     jitter_state: AtomicU64,
 }
@@ -145,6 +254,7 @@ impl LogContext {
             clock,
             producer_state,
             deferred: DeferredWork::default(),
+            reserve: OnceLock::new(),
             checkpointer: OnceLock::new(),
         })
     }

@@ -13,11 +13,19 @@ use super::checkpoint::{self, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
 use super::log_dir::Deletion;
 use super::log_read::floor_segment;
 use super::log_segment::LogSegment;
-use super::open_file_cache::{DELETED_SUFFIX, FileKind, file_name};
+use super::open_file_cache::{DELETED_SUFFIX, FileKind, file_name, remove_if_exists};
 use super::producer_files::ProducerFiles;
 use super::unified_log::{Segments, Writer};
 use super::{LogError, LogOffsetMetadata, UnifiedLog};
 use crate::io::disk::OpenMode;
+
+/// What a roll does when a full disk does not take the producer snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NeedsSnapshot {
+    Always,
+    /// Retention makes room by it; the snapshot is made up for (`lacks_snapshot`).
+    IfThereIsRoom,
+}
 
 impl UnifiedLog {
     // ---- rolling
@@ -25,14 +33,17 @@ impl UnifiedLog {
     /// Starts a new segment at the log end (if the active one holds anything).
     pub fn roll(&self) -> Result<(), LogError> {
         let mut writer = self.lock()?;
-        self.roll_segment(&mut writer, None).map(|_| ())
+        self.roll_segment(&mut writer, None, NeedsSnapshot::Always)
+            .map(|_| ())
     }
 
-    /// A new active segment that starts at the log end, or at `expected_next_offset` if that is higher.
+    /// A new active segment that starts at the log end, or at `expected_next_offset` if that is higher. Without room nothing
+    /// is changed.
     pub(crate) fn roll_segment(
         &self,
         writer: &mut Writer,
         expected_next_offset: Option<i64>,
+        needs_snapshot: NeedsSnapshot,
     ) -> Result<Arc<LogSegment>, LogError> {
         let log_end_offset = self.log_end_offset();
         let base_offset = expected_next_offset.unwrap_or(0).max(log_end_offset);
@@ -40,16 +51,35 @@ impl UnifiedLog {
         if active.base_offset() == base_offset && active.size() == 0 {
             return Ok(active);
         }
-        active
-            .on_become_inactive()
-            .map_err(|error| self.log_dir.fail(&active.log_handle().path(), "closing", error))?;
+        active.on_become_inactive().map_err(|error| {
+            self.log_dir
+                .write_failed(&active.log_handle().path(), "closing", error)
+        })?;
         // With all of it durable already a start would take its indexes as they are.
         if self.recovery_point.load(Ordering::Acquire) >= base_offset {
-            active
-                .flush_indexes()
-                .map_err(|error| self.log_dir.fail(&active.log_handle().path(), "flushing", error))?;
+            active.flush_indexes().map_err(|error| {
+                self.log_dir
+                    .write_failed(&active.log_handle().path(), "flushing", error)
+            })?;
         }
         let segment = self.create_segment(base_offset)?;
+        // A snapshot at a segment's base lets a recovery begin there.
+        writer.producer_state.update_map_end_offset(base_offset);
+        let snapshot = self.take_producer_snapshot(writer);
+        writer.producer_state.update_map_end_offset(log_end_offset);
+        match snapshot {
+            Err(error) if error.is_no_space() && needs_snapshot == NeedsSnapshot::IfThereIsRoom => {
+                writer.lacks_snapshot = true;
+            }
+            Err(error) => {
+                // Back to as it was; the files were empty.
+                segment
+                    .remove_files()
+                    .map_err(|error| self.log_dir.fail(&segment.log_handle().path(), "deleting", error))?;
+                return Err(error);
+            }
+            Ok(()) => {}
+        }
         let mut segments = Segments::clone(&self.segments.load());
         segments.push(Arc::clone(&segment));
         self.segments.store(Arc::new(segments));
@@ -58,11 +88,6 @@ impl UnifiedLog {
             "{}: rolled a new segment at offset {base_offset}",
             self.topic_partition
         );
-
-        // A snapshot at a segment's base lets a recovery begin there.
-        writer.producer_state.update_map_end_offset(base_offset);
-        self.take_producer_snapshot(writer)?;
-        writer.producer_state.update_map_end_offset(log_end_offset);
         if self.high_watermark() >= log_end_offset {
             let log_end = self.log_end_offset_metadata();
             self.set_high_watermark(writer, log_end);
@@ -73,10 +98,15 @@ impl UnifiedLog {
 
     fn create_segment(&self, base_offset: i64) -> Result<Arc<LogSegment>, LogError> {
         let segment = LogSegment::create(&self.segment_files(), base_offset, &self.segment_config());
-        let path = self.dir.path().join(file_name(base_offset, FileKind::Log));
-        segment
-            .map(Arc::new)
-            .map_err(|error| self.log_dir.fail(&path, "creating", error))
+        segment.map(Arc::new).map_err(|error| {
+            for kind in [FileKind::OffsetIndex, FileKind::TimeIndex, FileKind::Log] {
+                // What is left of them takes room; a start removes it too.
+                let path = self.dir.path().join(file_name(base_offset, kind));
+                let _ = remove_if_exists(&*self.context.disk, &path);
+            }
+            let path = self.dir.path().join(file_name(base_offset, FileKind::Log));
+            self.log_dir.write_failed(&path, "creating", error)
+        })
     }
 
     fn snapshot_path(&self, offset: i64) -> PathBuf {
@@ -116,10 +146,15 @@ impl UnifiedLog {
         if offset <= self.recovery_point.load(Ordering::Acquire) {
             return Ok(());
         }
-        let (truncations, segments) = {
+        let (small_files, truncations, segments) = {
             let mut writer = self.lock_any();
-            self.sync_small_files(&mut writer)?;
-            (writer.truncations, self.segments.load_full())
+            let small_files = self.sync_small_files(&mut writer);
+            (small_files, writer.truncations, self.segments.load_full())
+        };
+        // What a full disk does not take of them a start finds in the batches, as long as the recovery point stays.
+        let mut keeps_recovery_point = match small_files {
+            Err(error) if !error.is_no_space() => return Err(error),
+            result => result.is_err(),
         };
         let first = floor_segment(&segments, self.recovery_point.load(Ordering::Acquire)).unwrap_or(0);
         for (index, segment) in segments.iter().enumerate().skip(first) {
@@ -127,21 +162,24 @@ impl UnifiedLog {
                 break;
             }
             let is_active = index + 1 == segments.len();
-            let flushed = segment.flush_log().and_then(|()| {
-                if is_active {
-                    Ok(())
-                } else {
-                    segment.flush_indexes()
+            segment
+                .flush_log()
+                .map_err(|error| self.log_dir.fail(&segment.log_handle().path(), "flushing", error))?;
+            if !is_active && let Err(error) = segment.flush_indexes() {
+                let path = segment.log_handle().path();
+                let error = self.log_dir.write_failed(&path, "flushing", error);
+                keeps_recovery_point = error.is_no_space();
+                if !keeps_recovery_point {
+                    return Err(error);
                 }
-            });
-            flushed.map_err(|error| self.log_dir.fail(&segment.log_handle().path(), "flushing", error))?;
+            }
             if !is_active {
                 self.sync_file(&self.snapshot_path(segments[index + 1].base_offset()))?;
             }
         }
         self.sync_names()?;
         let writer = self.lock_any();
-        if writer.truncations == truncations {
+        if writer.truncations == truncations && !keeps_recovery_point {
             self.recovery_point.fetch_max(offset, Ordering::AcqRel);
         }
         self.last_flush_ms
@@ -163,15 +201,16 @@ impl UnifiedLog {
 
     /// Writes what the epochs' file lacks, and syncs what was written without.
     fn sync_small_files(&self, writer: &mut Writer) -> Result<(), LogError> {
-        if writer.epochs_behind_from < i64::MAX {
+        if writer.epochs_behind_from < i64::MAX || writer.debts.epochs {
             let text = self.with_epochs(|epochs| checkpoint::format_epochs(epochs.entries()));
             let path = self.dir.path().join(LEADER_EPOCH_CHECKPOINT);
             self.context
                 .disk
                 .write_atomically(&path, text.as_bytes())
-                .map_err(|error| self.log_dir.fail(&path, "writing", error))?;
+                .map_err(|error| self.log_dir.write_failed(&path, "writing", error))?;
             writer.epochs_behind_from = i64::MAX;
             writer.unsynced_epochs = false;
+            writer.debts.epochs = false;
         }
         if writer.unsynced_epochs {
             self.sync_file(&self.dir.path().join(LEADER_EPOCH_CHECKPOINT))?;
@@ -198,6 +237,9 @@ impl UnifiedLog {
         let mut writer = self.lock()?;
         writer.closed = true;
         self.take_producer_snapshot(&mut writer)?;
+        if writer.debts.epochs {
+            writer.epochs_behind_from = i64::MIN;
+        }
         // Of epochs without batches a start wants to know nothing.
         if writer.epochs_behind_from < self.log_end_offset() {
             let text = self.with_epochs(|epochs| checkpoint::format_epochs(epochs.entries()));
@@ -206,14 +248,21 @@ impl UnifiedLog {
                 .disk
                 .open(&path, OpenMode::CreateTruncate)
                 .and_then(|file| file.write_all_at(text.as_bytes(), 0))
-                .map_err(|error| self.log_dir.fail(&path, "writing", error))?;
+                .map_err(|error| self.log_dir.write_failed(&path, "writing", error))?;
         } else {
             writer.epochs_behind_from = i64::MAX;
         }
+        for segment in self.segments.load().iter() {
+            segment.write_out().map_err(|error| {
+                self.log_dir
+                    .write_failed(&segment.log_handle().path(), "closing", error)
+            })?;
+        }
         let active = self.active_segment();
-        active
-            .finish_indexes()
-            .map_err(|error| self.log_dir.fail(&active.log_handle().path(), "closing", error))?;
+        active.finish_indexes().map_err(|error| {
+            self.log_dir
+                .write_failed(&active.log_handle().path(), "closing", error)
+        })?;
         let is_flushed = self.recovery_point.load(Ordering::Acquire) >= self.log_end_offset();
         Ok(writer.unsynced_epochs
             || writer.unsynced_metadata
@@ -342,6 +391,10 @@ impl UnifiedLog {
         let config = self.config();
         let _removal = self.lock_removal();
         let mut writer = self.lock()?;
+        if writer.lacks_snapshot && !self.log_dir.is_full() {
+            self.take_producer_snapshot(&mut writer)?;
+            writer.lacks_snapshot = false;
+        }
         let mut deleted = self.delete_segments_while(&mut writer, |log, _, next| {
             Ok(next.is_some_and(|next| next.base_offset() <= log.log_start_offset()))
         })?;
@@ -392,7 +445,7 @@ impl UnifiedLog {
             return Ok(0);
         }
         if count == segments.len() {
-            self.roll_segment(writer, None)?;
+            self.roll_segment(writer, None, NeedsSnapshot::IfThereIsRoom)?;
         }
         let segments = self.segments.load_full();
         let (removed, kept) = segments.split_at(count);
@@ -493,7 +546,7 @@ impl UnifiedLog {
         self.publish_log_end(target_offset, active);
         self.change_epochs(&mut writer, |epochs| epochs.truncate_from_end(target_offset))?;
         self.rebuild_producers(&mut writer, target_offset)?;
-        self.make_truncation_durable()?;
+        self.make_truncation_durable(&mut writer)?;
         let high_watermark = self.high_watermark_metadata();
         self.set_high_watermark(&mut writer, high_watermark);
         Ok(true)
@@ -542,18 +595,24 @@ impl UnifiedLog {
             Ordering::Release,
         );
         self.rebuild_producers(writer, new_offset)?;
-        self.make_truncation_durable()?;
+        self.make_truncation_durable(writer)?;
         let log_end = self.log_end_offset_metadata();
         self.set_high_watermark(writer, log_end);
         Ok(())
     }
 
     /// What was removed must not come back with a power loss, behind or among records that were written since.
-    fn make_truncation_durable(&self) -> Result<(), LogError> {
+    fn make_truncation_durable(&self, writer: &mut Writer) -> Result<(), LogError> {
         self.dir
             .sync_if_dirty(&*self.context.disk)
             .map_err(|error| self.log_dir.fail(&self.dir.path(), "flushing", error))?;
-        self.context.checkpoint_recovery_points(&self.log_dir)
+        match self.context.checkpoint_recovery_points(&self.log_dir) {
+            Err(error) if error.is_no_space() => {
+                writer.debts.recovery_point = true;
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// The producer state at `last_offset`, from the newest snapshot below it and the batches behind that.

@@ -24,7 +24,7 @@ use super::log_cleaner::Cleaner;
 use super::log_dir::{Deletion, LogContext, LogDir, ProducerStateConfig, RecoveryPointCheckpointer};
 use super::log_folder::{Folder, FolderKind};
 use super::recovery::LogLoader;
-use super::{LogConfig, LogError, TopicPartition, UnifiedLog};
+use super::{LogConfig, LogError, Reserve, TopicPartition, UnifiedLog};
 use crate::io::clock::Clock;
 use crate::io::disk::{Disk, DiskLock};
 
@@ -88,6 +88,8 @@ struct ManagedDir {
     /// -1 without a clean shutdown.
     previous_broker_epoch: i64,
     loaded: AtomicBool,
+    /// A full disk did not take a checkpoint after logs were deleted.
+    remembers_deleted: AtomicBool,
     checkpointed_high_watermarks: ArcSwap<Offsets>,
 }
 
@@ -141,6 +143,7 @@ impl ManagedDir {
             had_clean_shutdown: text.is_some(),
             previous_broker_epoch: text.as_deref().map_or(-1, checkpoint::parse_clean_shutdown),
             loaded: AtomicBool::new(false),
+            remembers_deleted: AtomicBool::new(false),
             checkpointed_high_watermarks: ArcSwap::from_pointee(Offsets::new()),
         })
     }
@@ -169,7 +172,7 @@ impl ManagedDir {
         self.dir.check_online()?;
         let path = self.path().join(name);
         disk.write_atomically(&path, checkpoint::format_offsets(offsets).as_bytes())
-            .map_err(|error| self.dir.fail(&path, "writing", error))
+            .map_err(|error| self.dir.write_failed(&path, "writing", error))
     }
 }
 
@@ -427,7 +430,7 @@ impl LogManager {
         if !self.disk().exists(&path) {
             self.disk()
                 .create_dir_all(&path)
-                .map_err(|error| dir.dir.fail(&path, "creating", error))?;
+                .map_err(|error| dir.dir.write_failed(&path, "creating", error))?;
             dir.dir.mark_dirty();
         }
         LogLoader {
@@ -488,6 +491,9 @@ impl LogManager {
                 Arc::clone(dir)
             }
         };
+        if dir.remembers_deleted.load(Ordering::Acquire) {
+            self.forget_deleted(&dir)?;
+        }
         let log = self.open_log(&dir, topic_partition.clone(), topic_id, config, true)?;
         self.logs.rcu(|logs| {
             let mut logs = Logs::clone(logs);
@@ -558,12 +564,29 @@ impl LogManager {
             .iter()
             .filter(|dir| dirs.iter().any(|path| **path == *dir.path()))
         {
-            self.checkpoint_dir(dir, RECOVERY_POINT_CHECKPOINT)?;
-            self.checkpoint_dir(dir, LOG_START_OFFSET_CHECKPOINT)?;
-            self.cleaner
-                .manager
-                .forget(&dir.dir, topic_partitions, self.disk())?;
+            self.without_need_of_room(
+                self.cleaner
+                    .manager
+                    .forget(&dir.dir, topic_partitions, self.disk()),
+            )?;
+            self.without_need_of_room(self.forget_deleted(dir))?;
         }
+        Ok(())
+    }
+
+    /// A full disk keeps nobody from deleting: what it did not take is made up for before a log is made there again.
+    fn without_need_of_room(&self, result: Result<(), LogError>) -> Result<(), LogError> {
+        match result {
+            Err(error) if error.is_no_space() => Ok(()),
+            result => result,
+        }
+    }
+
+    fn forget_deleted(&self, dir: &ManagedDir) -> Result<(), LogError> {
+        dir.remembers_deleted.store(true, Ordering::Release);
+        self.checkpoint_dir(dir, RECOVERY_POINT_CHECKPOINT)?;
+        self.checkpoint_dir(dir, LOG_START_OFFSET_CHECKPOINT)?;
+        dir.remembers_deleted.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -652,6 +675,29 @@ impl LogManager {
         let all = logs.values().map(|log| (log.clone(), false));
         all.chain(future_logs.values().map(|log| (log.clone(), true)))
             .collect()
+    }
+
+    /// What the metadata log may give up on a full disk.
+    pub fn set_reserve(&self, reserve: Reserve) {
+        // A node has one.
+        let _ = self.context.reserve.set(reserve);
+    }
+
+    /// `kavka.log.min.free.bytes` of every directory.
+    pub fn set_min_free_bytes(&self, bytes: u64) {
+        for dir in &self.dirs {
+            dir.dir.set_min_free_bytes(bytes);
+        }
+    }
+
+    /// Looks how much room there is in every directory: to be called now and then, appends only look at what it found.
+    pub fn check_room(&self) {
+        for dir in self.dirs.iter().filter(|dir| dir.dir.is_online()) {
+            dir.dir.probe_room(self.disk());
+        }
+        if let Some(reserve) = self.context.reserve.get() {
+            reserve.restore();
+        }
     }
 
     pub fn live_log_dirs(&self) -> Vec<PathBuf> {
@@ -756,7 +802,7 @@ impl LogManager {
         let path = dir.path().join(CLEAN_SHUTDOWN);
         self.disk()
             .write_atomically(&path, checkpoint::format_clean_shutdown(broker_epoch).as_bytes())
-            .map_err(|error| dir.dir.fail(&path, "writing", error))
+            .map_err(|error| dir.dir.write_failed(&path, "writing", error))
     }
 }
 

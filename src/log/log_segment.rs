@@ -3,7 +3,9 @@
 //! Owns where batches are in its file, which of them get index entries, and its largest time stamp. Knows nothing of
 //! offsets that were promised to anybody: end, watermarks and epochs are the log's.
 //! Invariants: `size` is published after the bytes are written, and a reader looks at nothing behind it; the base offset
-//! is at or below the first batch's; every last offset fits into an i32 from it.
+//! is at or below the first batch's; every last offset fits into an i32 from it; what a failed write left behind `size` is
+//! cut off before anything else is written, and before the segment is closed. A full disk costs index entries (they are
+//! sparse, the next batch gets one), never records.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -15,7 +17,7 @@ use super::open_file_cache::{FileHandle, FileKind, OpenFileCache, PartitionDir};
 use super::time_index::{TimeIndex, TimestampOffset};
 use super::transaction_index::TransactionIndex;
 use super::types::{FetchDataInfo, LogOffsetMetadata, TimestampAndOffset};
-use crate::io::disk::{DiskFile, FileSlice};
+use crate::io::disk::{DiskFile, FileSlice, is_no_space};
 use crate::record::{BatchHeader, NO_TIMESTAMP, records_of};
 
 /// What a new segment takes from the settings of its log.
@@ -60,6 +62,10 @@ pub(crate) struct LogSegment {
     bytes_since_last_index_entry: AtomicUsize,
     /// The indexes were changed since they were last synced.
     indexes_dirty: AtomicBool,
+    /// A write failed, and its bytes behind `size` could not be cut off yet.
+    is_torn: AtomicBool,
+    /// The segment is closed, but a full disk did not take the time index's last entry.
+    lacks_last_time_entry: AtomicBool,
     state: Mutex<WriterState>,
 }
 
@@ -145,6 +151,8 @@ impl LogSegment {
             created_ms: AtomicI64::new(config.now_ms),
             bytes_since_last_index_entry: AtomicUsize::new(0),
             indexes_dirty: AtomicBool::new(true),
+            is_torn: AtomicBool::new(false),
+            lacks_last_time_entry: AtomicBool::new(false),
             state: Mutex::new(WriterState::default()),
         }
     }
@@ -177,16 +185,31 @@ impl LogSegment {
     }
 
     /// Writes `parts` (the bytes of the batches of these headers, in order) with one call, then their index entries. The
-    /// caller has made sure that they follow what is there.
+    /// caller has made sure that they follow what is there. Without room nothing is changed.
     pub fn append(&self, headers: &[BatchHeader], parts: &[&[u8]]) -> io::Result<()> {
+        self.cut_torn_tail()?;
+        self.txn_index.write_out()?;
         let start = self.size();
-        self.log.get()?.write_all_vectored_at(parts, start)?;
+        if let Err(error) = self.log.get()?.write_all_vectored_at(parts, start) {
+            self.is_torn.store(true, Ordering::Release);
+            // If this fails too, the next append tries again before it writes.
+            let _ = self.cut_torn_tail();
+            return Err(error);
+        }
         let mut position = start;
         for header in headers {
             self.note_batch(header, position)?;
             position += header.size_in_bytes() as u64;
         }
         self.size.store(position, Ordering::Release);
+        Ok(())
+    }
+
+    fn cut_torn_tail(&self) -> io::Result<()> {
+        if self.is_torn.load(Ordering::Acquire) {
+            self.log.get()?.set_len(self.size())?;
+            self.is_torn.store(false, Ordering::Release);
+        }
         Ok(())
     }
 
@@ -204,9 +227,15 @@ impl LogSegment {
         let mut since = self.bytes_since_last_index_entry.load(Ordering::Relaxed);
         if since > self.index_interval_bytes {
             self.mark_indexes_dirty();
-            self.offset_index.append(header.last_offset(), position as u32)?;
-            self.time_index.maybe_append(so_far.timestamp, so_far.offset)?;
-            since = 0;
+            let indexed = self
+                .offset_index
+                .append(header.last_offset(), position as u32)
+                .and_then(|()| self.time_index.maybe_append(so_far.timestamp, so_far.offset));
+            match indexed {
+                Ok(()) => since = 0,
+                Err(error) if is_no_space(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
         self.bytes_since_last_index_entry
             .store(since + header.size_in_bytes(), Ordering::Relaxed);
@@ -270,6 +299,7 @@ impl LogSegment {
 
     /// Another segment is active now, or the log is closed: the time index gets its last entry.
     pub fn on_become_inactive(&self) -> io::Result<()> {
+        self.cut_torn_tail()?;
         let so_far = self.read_max_timestamp_so_far()?;
         if self.size() > 0 {
             self.mark_indexes_dirty();
@@ -279,8 +309,21 @@ impl LogSegment {
         self.time_index.file().trim_to_valid_size()
     }
 
+    /// The same after a recovery, which a full disk must not end: what is missing is written before the indexes count as
+    /// durable, and until then the largest time stamp is known from memory.
+    pub fn on_recovered(&self) -> io::Result<()> {
+        match self.on_become_inactive() {
+            Err(error) if is_no_space(&error) => {
+                self.lacks_last_time_entry.store(true, Ordering::Release);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
     /// The same for the active segment of a log that is closed, if anything was done with it.
     pub fn finish_indexes(&self) -> io::Result<()> {
+        self.cut_torn_tail()?;
         let touched = self.state().max_timestamp_so_far.is_some();
         if touched {
             self.on_become_inactive()
@@ -292,7 +335,9 @@ impl LogSegment {
     /// Cuts what a recovery found to be no whole batches.
     pub fn set_size(&self, size: u64) -> io::Result<()> {
         self.size.store(size, Ordering::Release);
-        self.log.get()?.set_len(size)
+        self.log.get()?.set_len(size)?;
+        self.is_torn.store(false, Ordering::Release);
+        Ok(())
     }
 
     // ---- reading
@@ -514,17 +559,37 @@ impl LogSegment {
         self.log.get()?.sync_data()
     }
 
+    /// Writes what a full disk did not take of the indexes.
+    pub fn write_out(&self) -> io::Result<()> {
+        self.txn_index.write_out()?;
+        if self.lacks_last_time_entry.load(Ordering::Acquire) {
+            self.on_become_inactive()?;
+            self.lacks_last_time_entry.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
     /// Makes the indexes durable, for a segment that a start will not build anew.
     pub fn flush_indexes(&self) -> io::Result<()> {
+        self.write_out()?;
         if !self.indexes_dirty.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
+        // A sync that fails for want of room may have lost pages for good: no error to try again after.
+        let lossy = |error: io::Error| {
+            if is_no_space(&error) {
+                io::Error::other(error)
+            } else {
+                error
+            }
+        };
         let result = self
             .offset_index
             .file()
             .sync()
             .and_then(|()| self.time_index.file().sync())
-            .and_then(|()| self.txn_index.sync());
+            .and_then(|()| self.txn_index.sync())
+            .map_err(lossy);
         if result.is_err() {
             self.mark_indexes_dirty();
         }

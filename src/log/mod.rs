@@ -48,6 +48,7 @@ mod open_file_cache;
 mod producer_files;
 pub mod producer_state;
 mod recovery;
+mod reserve;
 mod time_index;
 mod transaction_index;
 mod types;
@@ -60,6 +61,7 @@ pub use log_background::BackgroundIntervals;
 pub use log_cleaner::LogCleanerConfig;
 pub use log_dir_description::{LogDescription, LogDirContent, LogDirDescription};
 pub use log_manager::{LogDirFailureListener, LogManager, LogManagerConfig};
+pub use reserve::Reserve;
 pub use types::{
     AbortedTransaction, AppendOrigin, FetchDataInfo, FetchIsolation, LogAppendInfo, LogOffsetMetadata,
     ProducerStateSummary, TimestampAndOffset, UNKNOWN_FILE_POSITION,
@@ -89,6 +91,8 @@ impl fmt::Display for TopicPartition {
     }
 }
 
+#[cfg(test)]
+mod full_disk_test;
 #[cfg(test)]
 mod golden_test;
 #[cfg(test)]

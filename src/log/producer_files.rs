@@ -37,10 +37,18 @@ impl ProducerFiles<'_> {
         self.context
             .disk
             .replace(&path, &encode_snapshot(state.entries()))
-            .map_err(|error| self.log_dir.fail(&path, "writing", error))?;
+            .map_err(|error| self.log_dir.write_failed(&path, "writing", error))?;
         self.dir.mark_dirty();
         state.on_snapshot_taken(offset);
         Ok(())
+    }
+
+    /// The same where a snapshot only spares later starts some reading: a full disk does without.
+    pub fn take_snapshot_if_there_is_room(&self, state: &mut ProducerState) -> Result<(), LogError> {
+        match self.take_snapshot(state) {
+            Err(error) if error.is_no_space() => Ok(()),
+            result => result,
+        }
     }
 
     pub fn remove_snapshot(&self, state: &mut ProducerState, offset: i64) -> Result<(), LogError> {
@@ -101,7 +109,7 @@ impl ProducerFiles<'_> {
         if state.snapshots().is_empty() && after_clean_shutdown {
             for offset in wanted {
                 state.update_map_end_offset(offset);
-                self.take_snapshot(state)?;
+                self.take_snapshot_if_there_is_room(state)?;
             }
             return Ok(());
         }
@@ -128,13 +136,13 @@ impl ProducerFiles<'_> {
                     .max(log_start_offset);
                 state.update_map_end_offset(start);
                 if wanted.contains(&segment.base_offset()) {
-                    self.take_snapshot(state)?;
+                    self.take_snapshot_if_there_is_room(state)?;
                 }
                 self.load_from_segment(state, segment, start, last_offset)?;
             }
         }
         state.update_map_end_offset(last_offset);
-        self.take_snapshot(state)
+        self.take_snapshot_if_there_is_room(state)
     }
 
     /// The batches of [start, end) in a segment.

@@ -26,7 +26,7 @@ use super::open_file_cache::{
 };
 use super::producer_files::ProducerFiles;
 use super::producer_state::ProducerState;
-use super::unified_log::{LoadedLog, Segments, UnifiedLog, segment_config};
+use super::unified_log::{Debts, LoadedLog, Segments, UnifiedLog, segment_config};
 use super::{AppendOrigin, LogConfig, LogError, LogOffsetMetadata, TopicPartition};
 use crate::record::{RecordError, crc_is_valid};
 
@@ -389,8 +389,8 @@ impl Loading<'_> {
                 .and_then(|()| segment.flush_log())
                 .map_err(io)?;
         }
-        segment.on_become_inactive().map_err(io)?;
-        self.producer_files().take_snapshot(&mut state)?;
+        segment.on_recovered().map_err(io)?;
+        self.producer_files().take_snapshot_if_there_is_room(&mut state)?;
         self.snapshots = state.snapshots().clone();
         Ok(Recovered {
             bytes_cut: size - valid,
@@ -536,8 +536,12 @@ impl Loading<'_> {
         }
         if self.segments.is_empty() {
             let config = segment_config(&self.loader.config, self.loader.context);
-            let segment = LogSegment::create(&self.files(), log_start_offset, &config)
-                .map_err(|error| self.loader.fail(&self.dir.path(), "creating a segment in", error))?;
+            let segment = LogSegment::create(&self.files(), log_start_offset, &config).map_err(|error| {
+                let path = self.dir.path();
+                self.loader
+                    .log_dir
+                    .write_failed(&path, "creating a segment in", error)
+            })?;
             self.segments.push(Arc::new(segment));
         }
         match log_end_offset {
@@ -586,6 +590,11 @@ impl Loading<'_> {
             remove_if_exists(&*context.disk, path)
                 .map_err(|error| self.loader.fail(path, "deleting", error))?;
         }
+        // Durably: a power loss must not bring them back behind what is written next.
+        self.dir.mark_dirty();
+        self.dir
+            .sync_if_dirty(&*context.disk)
+            .map_err(|error| self.loader.fail(&self.dir.path(), "flushing", error))?;
         context.deferred.delete_at(
             due_ms,
             Deletion::Segments {
@@ -641,12 +650,21 @@ impl Loading<'_> {
         self.drop_epochs_without_batches(log_end_offset);
         self.epochs_changed |= self.epochs.truncate_from_start(loader.log_start_offset);
         let disk = &*loader.context.disk;
+        let mut debts = Debts::default();
         if self.epochs_changed {
             let path = self.dir.path().join(LEADER_EPOCH_CHECKPOINT);
             let text = checkpoint::format_epochs(self.epochs.entries());
-            disk.write_atomically(&path, text.as_bytes())
-                .map_err(|error| loader.fail(&path, "writing", error))?;
-            self.epochs_behind_from = i64::MAX;
+            match disk.write_atomically(&path, text.as_bytes()) {
+                Ok(()) => self.epochs_behind_from = i64::MAX,
+                Err(error) => {
+                    let error = loader.log_dir.write_failed(&path, "writing", error);
+                    // A full disk does not keep a node from serving what it has.
+                    debts.epochs = error.is_no_space();
+                    if !debts.epochs {
+                        return Err(error);
+                    }
+                }
+            }
         }
         let bases: Vec<i64> = self
             .segments
@@ -677,7 +695,7 @@ impl Loading<'_> {
             let path = self.dir.path().join(PARTITION_METADATA);
             let text = checkpoint::format_partition_metadata(new_id);
             disk.replace(&path, text.as_bytes())
-                .map_err(|error| loader.fail(&path, "writing", error))?;
+                .map_err(|error| loader.log_dir.write_failed(&path, "writing", error))?;
             self.dir.mark_dirty();
             unsynced_metadata = true;
         }
@@ -698,6 +716,7 @@ impl Loading<'_> {
             unsynced_metadata,
             unsynced_epochs: !loader.had_clean_shutdown && !self.epochs_changed,
             epochs_behind_from: self.epochs_behind_from,
+            debts,
         })
     }
 }

@@ -3,13 +3,19 @@
 //! Entry (34 bytes): version i16 (0), producer id, first offset, last offset, last stable offset (all i64). The file is made
 //! with the first entry. Entries are in the order of their markers, so last offsets grow; `last_stable_offset` is the one
 //! after the marker: a read that ends below it needs no later entry.
+//!
+//! Invariant: an entry that a full disk does not take is kept in memory, seen by readers, and written before anything else
+//! is appended to the segment and before the indexes are synced. A crash meanwhile loses it, and the recovery finds it in the batches.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
 
 use super::open_file_cache::FileHandle;
 use super::types::AbortedTransaction;
+use crate::io::disk::is_no_space;
 
 const ENTRY_SIZE: usize = 34;
 const CURRENT_VERSION: i16 = 0;
@@ -80,6 +86,10 @@ pub(crate) struct TransactionIndex {
     base_offset: i64,
     /// The file is there.
     present: AtomicBool,
+    /// Entries that are not in the file yet.
+    unwritten: ArcSwapOption<Vec<AbortedTxn>>,
+    /// Held while `unwritten` is changed.
+    writing: Mutex<()>,
 }
 
 impl TransactionIndex {
@@ -88,6 +98,8 @@ impl TransactionIndex {
             handle,
             base_offset,
             present: AtomicBool::new(present),
+            unwritten: ArcSwapOption::empty(),
+            writing: Mutex::default(),
         }
     }
 
@@ -99,7 +111,28 @@ impl TransactionIndex {
         self.present.load(Ordering::Acquire)
     }
 
+    fn writing(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_unwritten(&self, unwritten: Vec<AbortedTxn>) {
+        let some = (!unwritten.is_empty()).then(|| Arc::new(unwritten));
+        self.unwritten.store(some);
+    }
+
     pub fn all(&self) -> io::Result<Vec<AbortedTxn>> {
+        // Before the file: an entry that is written meanwhile is seen twice, not missed.
+        let unwritten = self.unwritten.load_full();
+        let mut all = self.written()?;
+        for txn in unwritten.iter().flat_map(|unwritten| unwritten.iter()) {
+            if !all.contains(txn) {
+                all.push(*txn);
+            }
+        }
+        Ok(all)
+    }
+
+    fn written(&self) -> io::Result<Vec<AbortedTxn>> {
         if !self.is_present() {
             return Ok(Vec::new());
         }
@@ -112,14 +145,51 @@ impl TransactionIndex {
             .collect()
     }
 
+    /// On a full disk the entry waits in memory: its marker is in the log already.
     pub fn append(&self, txn: &AbortedTxn) -> io::Result<()> {
-        if !self.is_present() {
-            self.handle.create()?;
-            self.present.store(true, Ordering::Release);
+        let writing = self.writing();
+        let mut unwritten = self
+            .unwritten
+            .load_full()
+            .map_or_else(Vec::new, |known| known.to_vec());
+        unwritten.push(*txn);
+        match self.write_entries(&writing, unwritten) {
+            Err(error) if !is_no_space(&error) => Err(error),
+            _ => Ok(()),
         }
-        let file = self.handle.get()?;
-        let length = file.len()?;
-        file.write_all_at(&txn.encode(), length - length % ENTRY_SIZE as u64)
+    }
+
+    /// Writes what a full disk did not take before.
+    pub fn write_out(&self) -> io::Result<()> {
+        if self.unwritten.load().is_none() {
+            return Ok(());
+        }
+        let writing = self.writing();
+        match self.unwritten.load_full() {
+            Some(unwritten) => self.write_entries(&writing, unwritten.to_vec()),
+            None => Ok(()),
+        }
+    }
+
+    fn write_entries(&self, _writing: &MutexGuard<'_, ()>, mut entries: Vec<AbortedTxn>) -> io::Result<()> {
+        let result = self.write_some(&mut entries);
+        self.set_unwritten(entries);
+        result
+    }
+
+    /// Takes what is in the file out of `entries`.
+    fn write_some(&self, entries: &mut Vec<AbortedTxn>) -> io::Result<()> {
+        while let Some(txn) = entries.first() {
+            if !self.is_present() {
+                self.handle.create()?;
+                self.present.store(true, Ordering::Release);
+            }
+            let file = self.handle.get()?;
+            let length = file.len()?;
+            file.write_all_at(&txn.encode(), length - length % ENTRY_SIZE as u64)?;
+            entries.remove(0);
+        }
+        Ok(())
     }
 
     /// The aborted transactions that touch [fetch offset, upper bound); true when later segments hold none of them.
@@ -142,7 +212,13 @@ impl TransactionIndex {
 
     /// Removes the transactions whose marker is at or after `offset`.
     pub fn truncate_to(&self, offset: i64) -> io::Result<()> {
-        let all = self.all()?;
+        let writing = self.writing();
+        if let Some(unwritten) = self.unwritten.load_full() {
+            let kept = unwritten.iter().filter(|txn| txn.last_offset < offset);
+            self.set_unwritten(kept.copied().collect());
+        }
+        drop(writing);
+        let all = self.written()?;
         let kept = all.iter().take_while(|txn| txn.last_offset < offset).count();
         if kept < all.len() {
             self.handle.get()?.set_len((kept * ENTRY_SIZE) as u64)?;
@@ -151,6 +227,7 @@ impl TransactionIndex {
     }
 
     pub fn reset(&self) -> io::Result<()> {
+        self.unwritten.store(None);
         if self.is_present() {
             self.handle.get()?.set_len(0)?;
         }

@@ -38,7 +38,7 @@ use super::log_segment::{LogSegment, SegmentConfig, SegmentFiles};
 use super::open_file_cache::PartitionDir;
 use super::producer_state::ProducerState;
 use super::validator::ValidatorConfig;
-use super::{LogConfig, LogError, LogOffsetMetadata, ProducerStateSummary, TopicPartition};
+use super::{LogConfig, LogError, LogOffsetMetadata, ProducerStateSummary, Reserve, TopicPartition};
 use crate::record::{Compression, NO_PARTITION_LEADER_EPOCH, TimestampType};
 
 /// The segments in order of their base offsets; never empty. The last one is active.
@@ -57,6 +57,19 @@ pub(crate) struct Writer {
     pub unsynced_metadata: bool,
     /// From this offset on the epochs in memory are not those of the file; `i64::MAX`: they are.
     pub epochs_behind_from: i64,
+    /// What a full disk did not take and what must be there before anything is appended.
+    pub debts: Debts,
+    /// A full disk did not take the producer snapshot of a roll; retention takes one.
+    pub lacks_snapshot: bool,
+}
+
+/// Files that say less, or more, than is true: no harm as long as the log does not grow.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Debts {
+    /// `leader-epoch-checkpoint` is behind the cache.
+    pub epochs: bool,
+    /// `recovery-point-offset-checkpoint` is above what a truncation left.
+    pub recovery_point: bool,
 }
 
 /// Settings in force, with what is derived from them once.
@@ -145,6 +158,7 @@ pub(crate) struct LoadedLog {
     pub unsynced_metadata: bool,
     pub unsynced_epochs: bool,
     pub epochs_behind_from: i64,
+    pub debts: Debts,
 }
 
 impl UnifiedLog {
@@ -172,6 +186,8 @@ impl UnifiedLog {
                 unsynced_epochs: loaded.unsynced_epochs,
                 unsynced_metadata: loaded.unsynced_metadata,
                 epochs_behind_from: loaded.epochs_behind_from,
+                debts: loaded.debts,
+                lacks_snapshot: false,
             }),
             lowest_truncation: AtomicI64::new(i64::MAX),
             removal: Mutex::new(()),
@@ -209,7 +225,7 @@ impl UnifiedLog {
         self.context
             .disk
             .replace(&path, text.as_bytes())
-            .map_err(|error| self.log_dir.fail(&path, "writing", error))?;
+            .map_err(|error| self.log_dir.write_failed(&path, "writing", error))?;
         self.dir.mark_dirty();
         writer.unsynced_metadata = true;
         self.topic_id.store(Some(Arc::new(topic_id)));
@@ -233,6 +249,11 @@ impl UnifiedLog {
     pub fn update_config(&self, config: LogConfig) {
         self.settings
             .store(Arc::new(Settings::new(&self.topic_partition, config)));
+    }
+
+    /// Makes room for the metadata log on a full disk; false when there is nothing to give up.
+    pub fn give_up_reserve(&self) -> bool {
+        self.context.reserve.get().is_some_and(Reserve::give_up)
     }
 
     // ---- locks
@@ -414,35 +435,58 @@ impl UnifiedLog {
         Ok(())
     }
 
-    /// Changes the cache and writes its file if `change` says so. While the log holds no record that is counted as durable,
-    /// the file is not synced: a crash that loses it loses nothing that a start would not find in the batches.
+    /// Changes the cache and writes its file if `change` says so. On a full disk the file is written before the next append:
+    /// entries that it lacks are of epochs without records, and those that it has too many are dropped by a start, as they
+    /// lie outside of the log.
     pub(crate) fn change_epochs(
         &self,
         writer: &mut Writer,
         change: impl FnOnce(&mut LeaderEpochCache) -> bool,
     ) -> Result<(), LogError> {
-        let entries = {
-            let mut epochs = self.epochs.write().unwrap_or_else(PoisonError::into_inner);
-            if !change(&mut epochs) {
-                return Ok(());
+        let is_changed = change(&mut self.epochs.write().unwrap_or_else(PoisonError::into_inner));
+        if !is_changed {
+            return Ok(());
+        }
+        match self.write_epochs(writer) {
+            Err(error) if error.is_no_space() => {
+                writer.debts.epochs = true;
+                Ok(())
             }
-            epochs.entries().to_vec()
-        };
+            result => result,
+        }
+    }
+
+    /// While the log holds no record that is counted as durable, the file is not synced: a crash that loses it loses nothing
+    /// that a start would not find in the batches.
+    fn write_epochs(&self, writer: &mut Writer) -> Result<(), LogError> {
+        let entries = self.with_epochs(|epochs| epochs.entries().to_vec());
         let path = self.dir.path().join(LEADER_EPOCH_CHECKPOINT);
         let text = checkpoint::format_epochs(&entries);
         let nothing_durable = self.recovery_point() <= self.log_start_offset();
-        let result = if nothing_durable {
+        let written = if nothing_durable {
             self.dir.mark_dirty();
             writer.unsynced_epochs = true;
             self.context.disk.replace(&path, text.as_bytes())
         } else {
-            writer.unsynced_epochs = false;
             self.context.disk.write_atomically(&path, text.as_bytes())
         };
-        if result.is_ok() {
-            writer.epochs_behind_from = i64::MAX;
+        written.map_err(|error| self.log_dir.write_failed(&path, "writing", error))?;
+        writer.epochs_behind_from = i64::MAX;
+        writer.unsynced_epochs = nothing_durable;
+        writer.debts.epochs = false;
+        Ok(())
+    }
+
+    /// Before an append: writes what a full disk did not take.
+    pub(crate) fn pay_debts(&self, writer: &mut Writer) -> Result<(), LogError> {
+        if writer.debts.epochs {
+            self.write_epochs(writer)?;
         }
-        result.map_err(|error| self.log_dir.fail(&path, "writing", error))
+        if writer.debts.recovery_point {
+            self.context.checkpoint_recovery_points(&self.log_dir)?;
+            writer.debts.recovery_point = false;
+        }
+        Ok(())
     }
 
     // ---- segments

@@ -307,6 +307,54 @@ fn failed_fsync_commits_nothing_and_ends_raft() {
 }
 
 #[test]
+fn full_disk_makes_changes_wait_and_reads_go_on_until_there_is_room() {
+    let (sim, disk, log_dir) = simulated();
+    let client = open(&disk, &log_dir, config()).unwrap();
+    let events = listen(&client);
+    until_leader(&events);
+    let high_watermark = client.high_watermark();
+    sim.fail_from(SimOperation::Write, 0, io::ErrorKind::StorageFull);
+    let first = client.append(1, vec![feature(2)]).unwrap();
+    let last = client.append(1, vec![feature(3), no_op()]).unwrap();
+    assert_eq!(last, first + 2);
+    // The thread still answers, and still leads.
+    assert!(block_on(client.handle_describe_quorum()).is_ok());
+    assert_eq!(client.leader_and_epoch().leader_id, Some(1));
+    assert_eq!(client.high_watermark(), high_watermark);
+    sim.heal();
+    let batches = until_committed(&events, last);
+    assert_eq!(batches.iter().map(|batch| batch.records.len()).sum::<usize>(), 3);
+    client.shutdown();
+    drop(client);
+    let client = open(&disk, &log_dir, config()).unwrap();
+    let led = until_leader(&listen(&client));
+    assert!(led.batches.iter().any(|batch| batch.last_offset == last));
+    client.shutdown();
+}
+
+#[test]
+fn snapshot_that_finds_no_room_leaves_no_file() {
+    let (sim, disk, log_dir) = simulated();
+    let client = open(&disk, &log_dir, config()).unwrap();
+    let events = listen(&client);
+    until_leader(&events);
+    let last = client.append(1, vec![feature(2)]).unwrap();
+    until_committed(&events, last);
+    let files = || disk.list(&log_dir.join("__cluster_metadata-0")).unwrap().len();
+    let before = files();
+    for n in 0..3 {
+        sim.fail_nth(SimOperation::Write, n, io::ErrorKind::StorageFull);
+        let id = OffsetAndEpoch::new(last + 1, 1);
+        let error = client
+            .create_snapshot(id, 77, &mut vec![feature(2)].into_iter())
+            .unwrap_err();
+        assert!(error.is_no_space(), "{error}");
+        assert_eq!(files(), before);
+    }
+    client.shutdown();
+}
+
+#[test]
 fn quorum_state_that_cannot_be_written_makes_no_leader() {
     let (sim, disk, log_dir) = simulated();
     let client = open(&disk, &log_dir, config()).unwrap();

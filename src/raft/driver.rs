@@ -3,8 +3,11 @@
 //! A turn: requests -> appends that wait -> one write -> one fsync -> commit -> one chunk to each listener. Appends that arrive
 //! while a turn's fsync runs share the next one (group commit); nothing lingers. After an error of the disk nothing is written or
 //! committed any more: a failed fsync may have lost the pages that a later one would claim to have saved.
+//!
+//! A full disk is no such error: what it does not take waits, in order, and is written when there is room; until then this node
+//! leads on, and what is committed can be read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -14,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::sync::oneshot;
 
 use super::client::{Published, Shared};
-use super::metadata_log::Retention;
+use super::metadata_log::{MetadataLog, Retention};
 use super::node::{Input, LogView, Now, Output, RaftNode, Token};
 use super::quorum_state_file::QuorumStateFile;
 use super::records::{self, MAX_BATCH_SIZE_BYTES};
@@ -26,6 +29,10 @@ use super::{CommittedBatch, LeaderAndEpoch, RaftError, RaftListener};
 
 /// Snapshots are looked through for retention so often (Kafka's fixed period).
 const CLEAN_PERIOD_MS: i64 = 60_000;
+/// How soon a full disk is tried again.
+const NO_SPACE_RETRY_MS: i64 = 200;
+/// How often what cannot wait (the vote, the batch that opens an epoch) is tried on a full disk before raft gives up.
+const NO_SPACE_TRIES: u32 = 15;
 /// Commands taken before what they appended is written.
 const COMMANDS_PER_TURN: usize = 256;
 
@@ -66,6 +73,9 @@ pub(super) struct Driver {
     listeners: Vec<ListenerContext>,
     waiting: HashMap<Token, oneshot::Sender<Answer>>,
     next_token: u64,
+    /// Taken from those who append, and not written yet: a full disk.
+    unwritten: VecDeque<(Bytes, i64)>,
+    retry_ms: Option<i64>,
     flush_needed: bool,
     high_watermark: Option<i64>,
     leader: LeaderAndEpoch,
@@ -92,6 +102,8 @@ impl Driver {
             listeners: Vec::new(),
             waiting: HashMap::new(),
             next_token: 0,
+            unwritten: VecDeque::new(),
+            retry_ms: None,
             flush_needed: false,
             high_watermark: None,
             leader: LeaderAndEpoch::UNKNOWN,
@@ -142,6 +154,7 @@ impl Driver {
         loop {
             self.append_and_commit()?;
             let more_to_hand_over = self.advance_listeners()?;
+            // What found no room was not acknowledged to anybody, and a shutdown does not wait for room.
             if self.shutting_down && !more_to_hand_over {
                 return Ok(());
             }
@@ -157,7 +170,10 @@ impl Driver {
             }
             if now.monotonic_ms >= self.next_clean_ms {
                 self.next_clean_ms = now.monotonic_ms + CLEAN_PERIOD_MS;
-                self.shared.log.clean(now.wall_ms, self.retention)?;
+                match self.shared.log.clean(now.wall_ms, self.retention) {
+                    Err(error) if error.is_no_space() => tracing::warn!(%error, "no room to clean in"),
+                    cleaned => drop(cleaned?),
+                }
             }
         }
     }
@@ -171,6 +187,7 @@ impl Driver {
 
     fn time_until_next_deadline(&self) -> Duration {
         let deadline = self.node.next_deadline_ms().min(self.next_clean_ms);
+        let deadline = deadline.min(self.retry_ms.unwrap_or(i64::MAX));
         let wait_ms = deadline.saturating_sub(self.shared.clock.monotonic_ms());
         Duration::from_millis(u64::try_from(wait_ms).unwrap_or(0))
     }
@@ -242,8 +259,10 @@ impl Driver {
             Output::Persist(state) => {
                 let quorum = self.node.quorum();
                 let voter_ids: Vec<i32> = quorum.last_voters().ids().collect();
-                self.quorum_state
-                    .write(&state, quorum.last_kraft_version(), &voter_ids)
+                let (file, log) = (&mut self.quorum_state, &self.shared.log);
+                try_for_room(log, || {
+                    file.write(&state, quorum.last_kraft_version(), &voter_ids)
+                })
             }
             Output::OpenEpoch {
                 epoch,
@@ -254,11 +273,13 @@ impl Driver {
                 let batch = records::encode_control_batch(base_offset, epoch, now_ms, &control_records)
                     .map_err(RaftError::Log)?;
                 let end_offset = base_offset + control_records.len() as i64;
-                self.shared.log.append(&batch)?;
+                let log = &self.shared.log;
+                try_for_room(log, || log.append(&batch))?;
                 self.shared.open_appends(epoch, end_offset);
                 self.step(Input::Appended { end_offset })
             }
             Output::CloseEpoch => {
+                self.unwritten.clear();
                 self.shared.close_epoch(self.node.epoch());
                 Ok(())
             }
@@ -307,15 +328,40 @@ impl Driver {
 
     /// Writes what waits and commits it with one fsync.
     fn append_and_commit(&mut self) -> Result<(), RaftError> {
-        for (bytes, end_offset) in grouped(self.shared.take_pending(), MAX_BATCH_SIZE_BYTES) {
-            self.shared.log.append(&bytes)?;
-            self.step(Input::Appended { end_offset })?;
+        let now_ms = self.shared.clock.monotonic_ms();
+        if self.retry_ms.is_none_or(|retry_ms| retry_ms <= now_ms) {
+            self.write_what_waits(now_ms)?;
+            if self.unwritten.is_empty() {
+                self.unwritten = grouped(self.shared.take_pending(), MAX_BATCH_SIZE_BYTES).into();
+                self.write_what_waits(now_ms)?;
+            }
         }
         if self.flush_needed {
             self.flush_needed = false;
             let end_offset = self.shared.log.end_offset().offset;
             self.shared.log.flush()?;
             self.step(Input::Flushed { end_offset })?;
+        }
+        Ok(())
+    }
+
+    fn write_what_waits(&mut self, now_ms: i64) -> Result<(), RaftError> {
+        while let Some((bytes, end_offset)) = self.unwritten.pop_front() {
+            match self.shared.log.append(&bytes) {
+                Ok(()) => {
+                    self.retry_ms = None;
+                    self.step(Input::Appended { end_offset })?;
+                }
+                Err(error) if error.is_no_space() => {
+                    if self.retry_ms.is_none() {
+                        tracing::error!(%error, "changes of the metadata wait for room");
+                    }
+                    self.retry_ms = Some(now_ms + NO_SPACE_RETRY_MS);
+                    self.unwritten.push_front((bytes, end_offset));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -386,6 +432,25 @@ impl Driver {
         if self.leader != context.last_fired && has_caught_up {
             context.last_fired = self.leader;
             context.listener.handle_leader_change(self.leader);
+        }
+    }
+}
+
+/// Once more without the reserve, then a few times.
+fn try_for_room(
+    log: &MetadataLog,
+    mut write: impl FnMut() -> Result<(), RaftError>,
+) -> Result<(), RaftError> {
+    let mut tries = 0;
+    loop {
+        match write() {
+            Err(error) if error.is_no_space() && tries < NO_SPACE_TRIES => {
+                tries += 1;
+                if !log.give_up_reserve() {
+                    std::thread::sleep(Duration::from_millis(NO_SPACE_RETRY_MS.unsigned_abs()));
+                }
+            }
+            result => return result,
         }
     }
 }

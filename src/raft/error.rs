@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::OffsetAndEpoch;
+use crate::io::disk::is_no_space;
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RaftError {
@@ -30,6 +31,9 @@ pub enum RaftError {
     Corrupt { path: PathBuf, reason: String },
     #[error("the metadata log failed: {0}")]
     Log(String),
+    /// Nothing was written; the same succeeds when there is room.
+    #[error("the metadata log found no room: {0}")]
+    NoSpace(String),
 }
 
 impl RaftError {
@@ -38,6 +42,14 @@ impl RaftError {
             operation,
             path: path.into(),
             source: std::sync::Arc::new(source),
+        }
+    }
+
+    pub fn is_no_space(&self) -> bool {
+        match self {
+            Self::NoSpace(_) => true,
+            Self::Io { source, .. } => is_no_space(source),
+            _ => false,
         }
     }
 

@@ -20,8 +20,8 @@ use super::records::{self, DecodedBatch};
 use super::snapshot::{SnapshotFileName, SnapshotReader, deleted_path, snapshot_path};
 use super::voters::QuorumHistory;
 use super::{BOOTSTRAP_SNAPSHOT_ID, CLUSTER_METADATA_TOPIC_ID, OffsetAndEpoch, RaftError, SnapshotContents};
-use crate::io::disk::{Disk, OpenMode};
-use crate::log::{FetchIsolation, UnifiedLog};
+use crate::io::disk::{Disk, OpenMode, is_no_space};
+use crate::log::{FetchIsolation, LogError, UnifiedLog};
 use crate::record::{BatchHeader, Batches, RecordError};
 
 /// Kafka's `file.delete.delay.ms`.
@@ -50,8 +50,12 @@ pub struct MetadataLog {
     forgotten: Mutex<Vec<(PathBuf, i64)>>,
 }
 
-fn log_error(error: impl std::fmt::Display) -> RaftError {
-    RaftError::Log(error.to_string())
+fn log_error(error: LogError) -> RaftError {
+    if error.is_no_space() {
+        RaftError::NoSpace(error.to_string())
+    } else {
+        RaftError::Log(error.to_string())
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -262,9 +266,20 @@ impl MetadataLog {
             .collect()
     }
 
-    /// Writes; durable after [`MetadataLog::flush`].
+    /// Writes; durable after [`MetadataLog::flush`]. On a full disk the reserve is given up for it.
     pub fn append(&self, batches: &Bytes) -> Result<(), RaftError> {
-        self.log.append_prepared(batches).map(drop).map_err(log_error)
+        let appended = match self.log.append_prepared(batches) {
+            Err(error) if error.is_no_space() && self.log.give_up_reserve() => {
+                self.log.append_prepared(batches)
+            }
+            appended => appended,
+        };
+        appended.map(drop).map_err(log_error)
+    }
+
+    /// False when there is nothing to give up.
+    pub fn give_up_reserve(&self) -> bool {
+        self.log.give_up_reserve()
     }
 
     pub fn flush(&self) -> Result<(), RaftError> {
@@ -354,9 +369,17 @@ impl MetadataLog {
         drop(snapshots);
         for old in old.into_keys() {
             let (from, to) = (snapshot_path(&self.dir, old), deleted_path(&self.dir, old));
-            self.disk
-                .rename(&from, &to)
-                .map_err(|error| RaftError::io("renaming", &from, error))?;
+            match self.disk.rename(&from, &to) {
+                Ok(()) => {}
+                // A longer name can need room too. Who reads the file has it open.
+                Err(error) if is_no_space(&error) => {
+                    self.disk
+                        .remove_file(&from)
+                        .map_err(|error| RaftError::io("removing", &from, error))?;
+                    continue;
+                }
+                Err(error) => return Err(RaftError::io("renaming", &from, error)),
+            }
             locked(&self.forgotten).push((to, now_ms.saturating_add(FILE_DELETE_DELAY_MS)));
         }
         Ok(())

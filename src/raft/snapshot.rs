@@ -118,8 +118,13 @@ impl SnapshotWriter {
             header.push(ControlRecord::KRaftVersion(kraft_version));
             header.extend(voters.cloned().map(ControlRecord::KRaftVoters));
         }
-        writer.append_control(&header, now_ms)?;
-        Ok(writer)
+        match writer.append_control(&header, now_ms) {
+            Ok(()) => Ok(writer),
+            Err(error) => {
+                writer.abort();
+                Err(error)
+            }
+        }
     }
 
     /// One data batch (more, if it would be too large for one).
@@ -154,6 +159,16 @@ impl SnapshotWriter {
 
     /// Footer, fsync, read-only, rename, fsync of the directory. Returns the size.
     pub fn freeze(mut self, now_ms: i64) -> Result<u64, RaftError> {
+        match self.complete(now_ms) {
+            Ok(()) => Ok(self.position),
+            Err(error) => {
+                self.abort();
+                Err(error)
+            }
+        }
+    }
+
+    fn complete(&mut self, now_ms: i64) -> Result<(), RaftError> {
         self.append_control(&[ControlRecord::SnapshotFooter], now_ms)?;
         self.file
             .sync_data()
@@ -163,8 +178,7 @@ impl SnapshotWriter {
             .set_read_only(&self.partial_path)
             .and_then(|()| self.disk.rename(&self.partial_path, &path))
             .and_then(|()| self.disk.sync_dir(&self.dir))
-            .map_err(|error| RaftError::io("renaming", &self.partial_path, error))?;
-        Ok(self.position)
+            .map_err(|error| RaftError::io("renaming", &self.partial_path, error))
     }
 
     /// Removes what was written; best effort, a start removes it too.

@@ -107,6 +107,7 @@ fn is_well_known(error: &ReplicaError) -> bool {
                     | LogError::RecordBatchTooLarge { .. }
                     | LogError::CorruptRecord { .. }
                     | LogError::Storage { .. }
+                    | LogError::NoSpace { .. }
                     | LogError::DirectoryOffline { .. }
                     | LogError::NoLogDirectory
                     | LogError::Closed { .. }

@@ -8,7 +8,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -43,6 +44,8 @@ enum Hosted {
     Online(Arc<Partition>),
     /// In a log directory that is offline.
     Offline,
+    /// A full disk did not take its log: tried again now and then.
+    WithoutRoom,
 }
 
 type HostedPartitions = HashMap<Arc<str>, HashMap<i32, Hosted>>;
@@ -54,6 +57,9 @@ pub struct ReplicaManager {
     metadata: MetadataCache,
     topic_log_config: TopicLogConfig,
     hosted: RwLock<HostedPartitions>,
+    /// Held while partitions are made, led or deleted.
+    changes: Mutex<()>,
+    has_some_without_room: AtomicBool,
     fetch_sessions: FetchSessionCache,
     /// `None` until the first image was published.
     started: watch::Sender<Option<Result<(), LogError>>>,
@@ -75,6 +81,8 @@ impl ReplicaManager {
             metadata,
             topic_log_config,
             hosted: RwLock::default(),
+            changes: Mutex::default(),
+            has_some_without_room: AtomicBool::new(false),
             fetch_sessions,
             started: watch::Sender::new(None),
         })
@@ -107,7 +115,7 @@ impl ReplicaManager {
             .and_then(|partitions| partitions.get(&partition))
         {
             Some(Hosted::Online(partition)) => return Ok(partition.clone()),
-            Some(Hosted::Offline) => {
+            Some(Hosted::Offline | Hosted::WithoutRoom) => {
                 return Err(ReplicaError::KafkaStorage {
                     partition: topic_partition.to_string(),
                 });
@@ -134,7 +142,7 @@ impl ReplicaManager {
         let all = hosted.values().flat_map(HashMap::values);
         all.filter_map(|hosted| match hosted {
             Hosted::Online(partition) => Some(partition.clone()),
-            Hosted::Offline => None,
+            Hosted::Offline | Hosted::WithoutRoom => None,
         })
         .collect()
     }
@@ -369,11 +377,16 @@ impl ReplicaManager {
                 return None;
             }
             Some(Hosted::Offline) => return None,
-            None => {}
+            Some(Hosted::WithoutRoom) | None => {}
         }
         let created = self.create_partition(&topic_partition, info.topic_id, image);
         let hosted = match &created {
             Ok(partition) => Hosted::Online(partition.clone()),
+            Err(error) if error.is_no_space() => {
+                tracing::debug!(partition = %topic_partition, %error, "could not make the log yet");
+                self.has_some_without_room.store(true, Ordering::Release);
+                Hosted::WithoutRoom
+            }
             Err(error) => {
                 tracing::error!(partition = %topic_partition, %error, "could not open the log");
                 Hosted::Offline
@@ -416,6 +429,43 @@ impl ReplicaManager {
         }
     }
 
+    /// Makes the logs that a full disk did not take. Called every second or so; costs nothing when there are none.
+    pub fn make_what_found_no_room(&self) {
+        if !self.has_some_without_room.load(Ordering::Acquire) {
+            return;
+        }
+        let _changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_some_without_room.store(false, Ordering::Release);
+        let mut waiting = Vec::new();
+        for (topic, partitions) in self.hosted().iter() {
+            let without_room = |hosted: &Hosted| matches!(hosted, Hosted::WithoutRoom);
+            let indexes = partitions.iter().filter(|(_, hosted)| without_room(hosted));
+            waiting.extend(indexes.map(|(index, _)| (topic.clone(), *index)));
+        }
+        let image = self.metadata.image();
+        for (topic, partition) in waiting {
+            let found = image.topics.by_name(&topic).and_then(|topic| {
+                let registration = topic.partitions.get(&partition)?;
+                Some((topic.id, registration.clone()))
+            });
+            // One that is gone from the metadata goes with the delta that says so.
+            let Some((topic_id, registration)) = found else {
+                continue;
+            };
+            let info = PartitionInfo {
+                topic,
+                topic_id,
+                partition,
+                registration,
+            };
+            if info.registration.leader == self.config.node_id {
+                self.make_leader(&info, &image);
+            } else if let Some(partition) = self.get_or_create_partition(&info, &image) {
+                partition.make_follower(&info.registration);
+            }
+        }
+    }
+
     fn mark_offline(&self, partition: &Partition) {
         let TopicPartition {
             topic,
@@ -452,6 +502,7 @@ impl MetadataPublisher for ReplicaManager {
     }
 
     fn on_metadata_update(&self, delta: &MetadataDelta, image: &Arc<MetadataImage>) {
+        let _changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = self.started.borrow().is_none();
         if is_first && let Err(error) = self.load_logs(image) {
             tracing::error!(%error, "could not load the logs");

@@ -214,3 +214,44 @@ async fn node_has_started_when_the_first_image_is_published() {
     fixture.publish(&[]);
     assert!(started.await.unwrap());
 }
+
+#[test]
+fn topic_that_is_made_on_a_full_disk_is_served_when_there_is_room() {
+    let fixture = Fixture::new();
+    fixture.disk.fail_from(
+        crate::io::sim_disk::SimOperation::AnyChange,
+        0,
+        std::io::ErrorKind::StorageFull,
+    );
+    fixture.publish(&topic("t", id(0), &[NODE], &[NODE]));
+    let results = fixture.append("t", 1, batch(b"value")).into_results();
+    assert!(
+        matches!(results[0].1.error, Some(ReplicaError::KafkaStorage { .. })),
+        "{:?}",
+        results[0].1
+    );
+    fixture.manager.make_what_found_no_room();
+    assert!(latest(&fixture, "t").is_err());
+    fixture.disk.heal();
+    fixture.manager.make_what_found_no_room();
+    assert_eq!(offset_of(latest(&fixture, "t")), Some(0));
+    assert!(fixture.manager.log_manager().is_log_dir_online("/data".as_ref()));
+}
+
+#[test]
+fn topic_that_is_deleted_before_there_was_room_for_it_does_not_come_back() {
+    let fixture = Fixture::new();
+    fixture.disk.fail_from(
+        crate::io::sim_disk::SimOperation::AnyChange,
+        0,
+        std::io::ErrorKind::StorageFull,
+    );
+    fixture.publish(&topic("t", id(0), &[NODE], &[NODE]));
+    fixture.publish(&[removed(id(0))]);
+    fixture.disk.heal();
+    fixture.manager.make_what_found_no_room();
+    assert!(matches!(
+        latest(&fixture, "t"),
+        Err(ReplicaError::UnknownTopicOrPartition { .. })
+    ));
+}

@@ -19,7 +19,7 @@ use crate::coordinator::runtime::ReplicaLog;
 use crate::io::clock::Clock;
 use crate::io::disk::Disk;
 use crate::log::meta_properties::{self, LogDirIdentities};
-use crate::log::{LogDirFailureListener, LogManager, LogManagerConfig};
+use crate::log::{LogDirFailureListener, LogManager, LogManagerConfig, Reserve};
 use crate::metadata::{
     BrokerLifecycleManager, MetadataCache, MetadataImage, MetadataLoader, MetadataLoaderConfig,
     MetadataPublisher,
@@ -74,6 +74,12 @@ impl Components {
         fatal: &Fatal,
     ) -> Result<Self, ServerError> {
         let began = Instant::now();
+        let reserve = Reserve::new(
+            disk.clone(),
+            &config.metadata_log_dir,
+            config.kavka_metadata_log_reserve_bytes.unsigned_abs(),
+        );
+        reserve.give_up_if_needed();
         let identities = meta_properties::open(
             &*disk,
             &config.log_dirs,
@@ -98,6 +104,8 @@ impl Components {
             disk.clone(),
             clock.clone(),
         )?);
+        log_manager.set_reserve(reserve);
+        log_manager.set_min_free_bytes(config.kavka_log_min_free_bytes.unsigned_abs());
         let metadata_log =
             log_manager.open_metadata_log(&config.metadata_log_dir, raft::metadata_log_config(&config))?;
         let raft_config = RaftConfig {
@@ -217,7 +225,12 @@ impl Components {
         // would answer with the high watermark of the last checkpoint.
         self.wait_until_published().await;
         self.serve_broker_listeners().await?;
-        let tasks = LogTasks::start(&self.config, &self.log_manager, &self.control);
+        let tasks = LogTasks::start(
+            &self.config,
+            &self.log_manager,
+            &self.replica_manager,
+            &self.control,
+        );
         *self
             .log_tasks
             .lock()

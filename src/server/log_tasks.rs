@@ -1,5 +1,6 @@
 //! The clockwork of the logs: their own thread (retention, flushes, checkpoints, removal of deleted files), the cleaner's
-//! threads (compaction), and the checkpoint of high watermarks, which is a task on a blocking thread.
+//! threads (compaction), and two tasks on blocking threads: the checkpoint of high watermarks, and a look at how much room
+//! there is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,21 +11,32 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::config::KafkaConfig;
 use crate::log::{BackgroundIntervals, LogCleanerConfig, LogManager};
+use crate::replica::ReplicaManager;
 
-/// The running task; it ends with this.
+/// How often the directories are looked at for room. Appends to a full one look by themselves too.
+const ROOM_CHECK: Duration = Duration::from_secs(1);
+
+/// The running tasks; they end with this.
 #[derive(Debug)]
 pub(super) struct LogTasks {
     high_watermark_checkpoint: JoinHandle<()>,
+    room_check: JoinHandle<()>,
 }
 
 impl Drop for LogTasks {
     fn drop(&mut self) {
         self.high_watermark_checkpoint.abort();
+        self.room_check.abort();
     }
 }
 
 impl LogTasks {
-    pub(super) fn start(config: &KafkaConfig, log_manager: &Arc<LogManager>, runtime: &Handle) -> Self {
+    pub(super) fn start(
+        config: &KafkaConfig,
+        log_manager: &Arc<LogManager>,
+        replica_manager: &Arc<ReplicaManager>,
+        runtime: &Handle,
+    ) -> Self {
         let intervals = BackgroundIntervals {
             initial_delay_ms: config.log_initial_task_delay_ms,
             retention_check_ms: config.log_retention_check_interval_ms,
@@ -46,6 +58,7 @@ impl LogTasks {
                 millis(config.log_initial_task_delay_ms),
                 millis(config.replica_high_watermark_checkpoint_interval_ms),
             )),
+            room_check: runtime.spawn(check_room(log_manager.clone(), replica_manager.clone())),
         }
     }
 }
@@ -64,6 +77,23 @@ fn log_cleaner_config(config: &KafkaConfig) -> LogCleanerConfig {
 
 fn millis(value: i64) -> Duration {
     Duration::from_millis(value.max(1).unsigned_abs())
+}
+
+/// The floor of free bytes, the reserve, and logs that could not be made.
+async fn check_room(logs: Arc<LogManager>, replicas: Arc<ReplicaManager>) {
+    let mut ticks = tokio::time::interval(ROOM_CHECK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let (logs, replicas) = (logs.clone(), replicas.clone());
+        let look = move || {
+            logs.check_room();
+            replicas.make_what_found_no_room();
+        };
+        if let Err(error) = tokio::task::spawn_blocking(look).await {
+            tracing::error!(%error, "the look for room panicked; it is tried again");
+        }
+    }
 }
 
 /// Kafka's way to say "never" is the largest long; tokio's clock does not reach so far.

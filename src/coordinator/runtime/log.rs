@@ -124,6 +124,7 @@ fn log_error_code(error: &LogError) -> ErrorCode {
         LogError::InvalidProducerEpoch { .. } => ErrorCode::InvalidProducerEpoch,
         LogError::InvalidTxnState { .. } => ErrorCode::InvalidTxnState,
         LogError::Storage { .. }
+        | LogError::NoSpace { .. }
         | LogError::DirectoryOffline { .. }
         | LogError::NoLogDirectory
         | LogError::Closed { .. } => ErrorCode::KafkaStorageError,
