@@ -8,6 +8,7 @@
 //!   classic_group*  one classic group: members, protocols, generation, the states and their transitions
 //!   other_group*    groups of the newer protocols: kept, listed, deleted when empty; not served yet
 //!   assignor/*      who reads what in a group of the consumer protocol
+//!   subscription_regex*   topics by regular expression, in the syntax of RE2/J
 //!   offsets*        committed offsets, those of open transactions, expiry
 //!   offset_delete*  deleting offsets on request
 //!   transactional_offsets*   commits in a transaction
@@ -28,6 +29,7 @@ pub mod other_group;
 pub mod records;
 pub mod service;
 pub mod shard;
+pub mod subscription_regex;
 mod transactional_offsets;
 
 pub use config::GroupConfig;
