@@ -49,20 +49,25 @@ def free_ports(count):
             s.close()
 
 
-def apache_libs():
-    """The folder with the jars of Apache Kafka, brought from Maven once."""
-    libs = CACHE / f"apache-{APACHE_VERSION}"
+def maven_libs(name, folder):
+    """The folder with the jars that a pom.xml under compat-tests names, brought from Maven once; None without Maven."""
+    libs = CACHE / name
     stamp = libs / ".complete"
     if not stamp.exists():
         if shutil.which("mvn") is None:
             return None
         libs.mkdir(parents=True, exist_ok=True)
         subprocess.run(
-            ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={libs}",
+            ["mvn", "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies", f"-DoutputDirectory={libs}",
              f"-Dkafka.version={APACHE_VERSION}"],
-            cwd=ROOT / "compat-tests" / "apache", check=True, stdout=sys.stderr)
+            cwd=ROOT / "compat-tests" / folder, check=True, stdout=sys.stderr)
         stamp.touch()
     return libs
+
+
+def apache_libs():
+    """The folder with the jars of Apache Kafka."""
+    return maven_libs(f"apache-{APACHE_VERSION}", "apache")
 
 
 def java_command(main_class, *arguments, heap="512m", libs=None, log_level="error", jvm_flags=()):
