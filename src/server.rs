@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The control plane (raft, loader, controller, heartbeats, timers) has threads of its own; requests run on the data plane's, so that
-//! neither load nor a slow disk there delays a heartbeat.
+//! neither load nor a slow disk there delays a heartbeat. Bulky requests have a thread to themselves.
 
 mod components;
 mod fatal;
@@ -55,6 +55,8 @@ pub enum ServerError {
 
 /// Threads of the control plane: few, they only ever wait or decide.
 const CONTROL_THREADS: usize = 2;
+/// Requests of thousands of elements take turns on it, so that they hold no others up.
+const BULK_THREADS: usize = 1;
 /// Threads for file work of the background tasks, made when needed and ended when idle.
 const BLOCKING_THREADS_MAX: usize = 16;
 
@@ -64,7 +66,9 @@ pub fn run(config: KafkaConfig) -> Result<(), ServerError> {
     let _ = descriptors::raise_soft_limit();
     let control = runtime("control", CONTROL_THREADS)?;
     let data = runtime("data", data_threads())?;
-    let outcome = control.block_on(run_until_stopped(config, &control, &data));
+    let bulk = runtime("bulk", BULK_THREADS)?;
+    let outcome = control.block_on(run_until_stopped(config, &control, &data, &bulk));
+    bulk.shutdown_background();
     data.shutdown_timeout(Duration::from_secs(5));
     control.shutdown_timeout(Duration::from_secs(5));
     outcome
@@ -74,6 +78,7 @@ async fn run_until_stopped(
     config: KafkaConfig,
     control: &Runtime,
     data: &Runtime,
+    bulk: &Runtime,
 ) -> Result<(), ServerError> {
     // Before anything else: a signal that comes during the start must not be lost.
     let system = |action| move |source| ServerError::System { action, source };
@@ -82,7 +87,7 @@ async fn run_until_stopped(
     let fatal = Fatal::new();
     let disk = Arc::new(SystemDisk::new());
     let clock = Arc::new(SystemClock::new());
-    let components = Components::build(Arc::new(config), disk, clock, control, data, &fatal)?;
+    let components = Components::build(Arc::new(config), disk, clock, control, data, bulk, &fatal)?;
     let started = tokio::select! {
         outcome = components.start() => outcome,
         reason = fatal.reason() => Err(ServerError::Fatal(reason)),

@@ -10,6 +10,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use super::reply::{EncodeError, ResponseHead};
 use super::{
@@ -19,6 +21,8 @@ use crate::protocol::{ApiKey, Decodable, Encodable, StrBytes, WireError, layout}
 
 /// Elements of arrays that one request may carry: about 200 bytes of memory each, once decoded.
 const ELEMENTS_MAX: usize = 2_000_000;
+/// From this size on a request that carries no records has so many elements that its handling takes milliseconds, up to a second.
+const BULKY_REQUEST: usize = 256 * 1024;
 
 /// Why a connection is closed instead of answered.
 #[derive(Debug, thiserror::Error)]
@@ -213,11 +217,13 @@ where
 /// Serves the requests of all connections.
 pub struct Router {
     broker: Arc<Broker>,
+    bulk: Handle,
 }
 
 impl Router {
-    pub fn new(broker: Arc<Broker>) -> Self {
-        Self { broker }
+    /// Bulky requests are handled on `bulk`, a runtime of one thread: one at a time, while those of others have their own threads.
+    pub fn new(broker: Arc<Broker>, bulk: Handle) -> Self {
+        Self { broker, bulk }
     }
 
     /// `frame` is a request without its size prefix. An error means: close the connection.
@@ -241,7 +247,27 @@ impl Router {
             is_forwarded: false,
             now_ms: self.broker.clock.now_ms(),
         };
-        (row.handler)(&context, frame).await
+        // Records are not looked at one by one: a large produce is no more work than a small one.
+        if frame.len() < BULKY_REQUEST || context.api_key == ApiKey::Produce {
+            return (row.handler)(&context, frame).await;
+        }
+        let handling = async move { (row.handler)(&context, frame).await };
+        let mut task = AbortOnDrop(self.bulk.spawn(handling));
+        match (&mut task.0).await {
+            Ok(answer) => answer,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The node shuts down.
+            Err(_) => Err(RequestError::Unanswered(head.api_key.name())),
+        }
+    }
+}
+
+/// A connection that ends takes the request that it is at with it, wherever that runs.
+struct AbortOnDrop(JoinHandle<Result<Answer, RequestError>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A session remembers the partitions of a fetcher and what it was last told of each; a request then names only what it changes,
 //! an answer only what changed. The cache is bounded by `max.incremental.fetch.session.cache.slots`; Kafka splits it into eight shards,
-//! each with its share of the slots and of the id space (`FetchSessionCacheShard`), and so do we.
+//! each with its share of the slots and of the id space (`FetchSessionCacheShard`), and so do we. Their partitions are bounded, too.
 //!
 //! Invariants: a session is in `last_used` exactly once; in `evictable_by_all` only if also in `evictable_by_privileged`;
 //! its epoch grows by one with every request that it accepts (1 follows i32::MAX); the order of partitions is the order in which they
@@ -24,6 +24,9 @@ pub const FINAL_EPOCH: i32 = -1;
 pub const MIN_EVICTION_MS: i64 = 120_000;
 /// `KafkaBroker.NumFetchSessionCacheShards`.
 pub const SHARDS: i32 = 8;
+/// Partitions that all sessions of a shard may remember, about 150 bytes each. Kafka has no such limit: its slots alone leave room for thousands
+/// of millions. A fetcher without a session names its partitions in every request, that is all.
+pub const SHARD_PARTITIONS_MAX: usize = 250_000;
 
 /// Session id and epoch of a request (`FetchMetadata`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -392,6 +395,12 @@ impl FetchSessionShard {
             self.remove(metadata.session_id);
             return FetchContext::Sessionless(left);
         }
+        if self.partitions - session.cached_size + session.partitions.len() > SHARD_PARTITIONS_MAX {
+            // As if it had been evicted: the fetcher begins anew.
+            self.remove(metadata.session_id);
+            self.evictions += 1;
+            return FetchContext::Error(SessionError::IdNotFound);
+        }
         session.epoch = next_epoch(session.epoch);
         let (epoch, partitions) = (session.epoch, session.all_partitions(topic_name));
         self.touch(metadata.session_id, now_ms);
@@ -412,6 +421,12 @@ impl FetchSessionShard {
         random: &mut dyn FnMut() -> u32,
         now_ms: i64,
     ) -> i32 {
+        if self.partitions + answers.len() > SHARD_PARTITIONS_MAX {
+            self.evict_unused(now_ms);
+        }
+        if self.partitions + answers.len() > SHARD_PARTITIONS_MAX {
+            return INVALID_SESSION_ID;
+        }
         let room = self.sessions.len() < self.slots
             || self.try_evict(privileged, (privileged, answers.len(), 0), now_ms);
         if !room {
@@ -502,6 +517,16 @@ impl FetchSessionShard {
         self.remove(victim);
         self.evictions += 1;
         true
+    }
+
+    /// Those that were not used for long.
+    fn evict_unused(&mut self, now_ms: i64) {
+        while let Some(&(last_used_ms, oldest)) = self.last_used.first()
+            && now_ms - last_used_ms > MIN_EVICTION_MS
+        {
+            self.remove(oldest);
+            self.evictions += 1;
+        }
     }
 
     fn remove(&mut self, session_id: i32) {

@@ -400,3 +400,28 @@ fn no_slots_make_no_sessions() {
         INVALID_SESSION_ID
     );
 }
+
+/// More than a shard may remember: no session, as when there is no slot; one that grows beyond it is gone, as if evicted.
+#[test]
+fn partitions_beyond_the_bound_are_not_remembered() {
+    let partitions = |count: usize| -> Vec<SessionPartition> {
+        (0..count as i32).map(|partition| named("t", partition)).collect()
+    };
+    let mut shard = FetchSessionShard::new(0, 8 * 10);
+    let most = create(&mut shard, false, &partitions(SHARD_PARTITIONS_MAX - 5), NOW);
+    assert_ne!(most, INVALID_SESSION_ID);
+    let small = create(&mut shard, false, &partitions(5), NOW);
+    assert_ne!(small, INVALID_SESSION_ID);
+    assert_eq!(create(&mut shard, true, &partitions(1), NOW), INVALID_SESSION_ID);
+
+    let grown = vec![(named("u", 0), from(0))];
+    let context = shard.new_context(metadata(small, 1), false, grown, &[], &no_names, NOW);
+    assert_eq!(context, FetchContext::Error(SessionError::IdNotFound));
+    assert_eq!(shard.counts(), (1, SHARD_PARTITIONS_MAX - 5, 1));
+
+    // What nobody uses any more makes room.
+    let later = NOW + MIN_EVICTION_MS + 1;
+    let next = create(&mut shard, false, &partitions(SHARD_PARTITIONS_MAX), later);
+    assert_ne!(next, INVALID_SESSION_ID);
+    assert_eq!(shard.counts(), (1, SHARD_PARTITIONS_MAX, 2));
+}

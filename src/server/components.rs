@@ -71,6 +71,7 @@ impl Components {
         clock: Arc<dyn Clock>,
         control: &Runtime,
         data: &Runtime,
+        bulk: &Runtime,
         fatal: &Fatal,
     ) -> Result<Self, ServerError> {
         let began = Instant::now();
@@ -174,7 +175,7 @@ impl Components {
         });
         let server = SocketServer::new(
             NetworkConfig::from(&*config),
-            Arc::new(Router::new(broker)),
+            Arc::new(Router::new(broker, bulk.handle().clone())),
             clock.clone(),
         )?;
         Ok(Self {

@@ -5,7 +5,9 @@
 
 mod bad_input;
 mod groups;
+mod heavy_clients;
 mod log_dirs;
+mod many_connections;
 mod odd_requests;
 mod restart;
 mod support;

@@ -2,4 +2,5 @@
 
 pub mod client;
 pub mod node;
+pub mod process;
 pub mod topic;

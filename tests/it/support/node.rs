@@ -19,6 +19,7 @@ pub struct Node {
     pub controller_port: u16,
     directory: Arc<TempDir>,
     overrides: Vec<(String, String)>,
+    soft_limit: Option<u32>,
     output: Arc<Mutex<String>>,
 }
 
@@ -45,6 +46,15 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 impl Node {
     /// Starts a node on an empty directory; `overrides` are added to the properties of a combined node.
     pub fn start(overrides: &[(&str, &str)]) -> Node {
+        Node::prepare(None, overrides)
+    }
+
+    /// The same with a soft limit of open files, as a shell would set it.
+    pub fn start_with_soft_limit(descriptors: u32, overrides: &[(&str, &str)]) -> Node {
+        Node::prepare(Some(descriptors), overrides)
+    }
+
+    fn prepare(soft_limit: Option<u32>, overrides: &[(&str, &str)]) -> Node {
         let (port, controller_port) = free_ports();
         let overrides = overrides
             .iter()
@@ -56,6 +66,7 @@ impl Node {
             controller_port,
             directory: Arc::new(tempfile::tempdir().unwrap()),
             overrides,
+            soft_limit,
             output: Arc::default(),
         };
         node.start_again();
@@ -96,9 +107,19 @@ impl Node {
     pub fn start_again(&mut self) {
         assert!(self.child.is_none(), "the node is running");
         self.write_properties();
-        let mut child = kavka_command(&[self.properties_path().as_path()])
-            .spawn()
-            .unwrap();
+        let properties = self.properties_path();
+        let mut command = match self.soft_limit {
+            None => kavka_command(&[&properties]),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                let script = format!("ulimit -S -n {limit} && exec \"$0\" \"$1\"");
+                shell
+                    .args(["-c", &script, env!("CARGO_BIN_EXE_kavka")])
+                    .arg(&properties);
+                captured(shell)
+            }
+        };
+        let mut child = command.spawn().unwrap();
         for pipe in [
             child
                 .stdout
@@ -197,8 +218,12 @@ impl Drop for Node {
 /// The binary under test with `arguments`, its output captured.
 pub fn kavka_command(arguments: &[&Path]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kavka"));
+    command.args(arguments);
+    captured(command)
+}
+
+fn captured(mut command: Command) -> Command {
     command
-        .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

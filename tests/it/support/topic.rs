@@ -136,6 +136,15 @@ pub fn produce(client: &mut Client, topic: &str, partition: i32, records: Bytes)
     }
 }
 
+/// A batch of one record of this many bytes, which do not compress.
+pub fn large_batch(size: usize) -> Bytes {
+    let mut value = vec![0; size];
+    fastrand::Rng::with_seed(size as u64).fill(&mut value);
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(now_ms(), None, Some(&value), &[]);
+    builder.build().unwrap()
+}
+
 pub fn fetch_request(topic: &str, partition: i32, offset: i64, max_wait_ms: i32) -> FetchRequest {
     let partition = fetch_request::FetchPartition::default()
         .with_partition(partition)
