@@ -10,5 +10,7 @@ mod log_dirs;
 mod many_connections;
 mod odd_requests;
 mod restart;
+mod restart_topics;
 mod support;
+mod takeover;
 mod tidy;

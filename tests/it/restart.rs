@@ -74,7 +74,8 @@ fn produce_until(
     next
 }
 
-fn rounds(variable: &str, default: usize) -> usize {
+/// How often, unless the environment says.
+pub fn rounds(variable: &str, default: usize) -> usize {
     std::env::var(variable)
         .ok()
         .and_then(|text| text.parse().ok())

@@ -54,13 +54,32 @@ impl Node {
         Node::prepare(Some(descriptors), overrides)
     }
 
+    /// Starts node 1 on a copy of a data directory; with `static_quorum` its controller stands in controller.quorum.voters.
+    pub fn start_on(data: &Path, static_quorum: bool) -> Node {
+        let mut node = Node::new(None, &[]);
+        if static_quorum {
+            let voters = format!("1@127.0.0.1:{}", node.controller_port);
+            node.overrides
+                .push(("controller.quorum.voters".to_owned(), voters));
+        }
+        copy_dir(data, &node.data());
+        node.start_again();
+        node
+    }
+
     fn prepare(soft_limit: Option<u32>, overrides: &[(&str, &str)]) -> Node {
+        let mut node = Node::new(soft_limit, overrides);
+        node.start_again();
+        node
+    }
+
+    fn new(soft_limit: Option<u32>, overrides: &[(&str, &str)]) -> Node {
         let (port, controller_port) = free_ports();
         let overrides = overrides
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string()))
             .collect::<Vec<_>>();
-        let mut node = Node {
+        Node {
             child: None,
             port,
             controller_port,
@@ -68,9 +87,7 @@ impl Node {
             overrides,
             soft_limit,
             output: Arc::default(),
-        };
-        node.start_again();
-        node
+        }
     }
 
     /// The node's log directory.
@@ -211,6 +228,20 @@ impl Drop for Node {
         }
         if std::thread::panicking() {
             eprintln!("the node printed:\n{}", self.output());
+        }
+    }
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            // Read and written, not copied: the originals may be read-only.
+            std::fs::write(&target, std::fs::read(entry.path()).unwrap()).unwrap();
         }
     }
 }
