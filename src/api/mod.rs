@@ -27,6 +27,7 @@ pub mod router;
 pub mod table;
 
 pub mod allocate_producer_ids;
+pub mod alter_replica_log_dirs;
 pub mod api_versions;
 pub mod assign_replicas_to_dirs;
 pub mod begin_quorum_epoch;

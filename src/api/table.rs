@@ -93,6 +93,7 @@ pub static TABLE: &[ApiRow] = table! {
     InitProducerId 0 to 5 on broker => init_producer_id,
     OffsetForLeaderEpoch 2 to 4 on broker => offset_for_leader_epoch,
     DescribeConfigs 1 to 4 on both => describe_configs,
+    AlterReplicaLogDirs 1 to 2 on broker => alter_replica_log_dirs,
     DescribeLogDirs 1 to 5 on broker => describe_log_dirs,
     CreatePartitions 0 to 3 on both => create_partitions,
     DeleteGroups 0 to 3 on broker => delete_groups,

@@ -149,6 +149,7 @@ typed_fields! {
     num_network_threads: i32,
     num_partitions: i32,
     num_recovery_threads_per_data_dir: i32,
+    num_replica_alter_log_dirs_threads: Option<i32>,
     num_replica_fetchers: i32,
     offset_metadata_max_bytes: i32,
     offsets_commit_timeout_ms: i32,

@@ -110,6 +110,7 @@ pub const ACTED_ON: &[&str] = &[
     "message.max.bytes",
     "min.insync.replicas",
     "num.recovery.threads.per.data.dir",
+    "num.replica.alter.log.dirs.threads",
     "producer.id.expiration.ms",
     "replica.high.watermark.checkpoint.interval.ms",
     "replica.lag.time.max.ms",

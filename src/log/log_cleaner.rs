@@ -217,7 +217,7 @@ impl LogManager {
         let clock = &self.context.clock;
         let gate = |bytes: u64| {
             let wait = throttle.charge(bytes, clock.monotonic_ms());
-            self.cleaner.wait(wait)
+            !self.cleaner.manager.is_paused(target.log.topic_partition()) && self.cleaner.wait(wait)
         };
         let began_ms = clock.monotonic_ms();
         let mut pass = CleanerPass::new(target, config.pass_settings(), clock.now_ms(), &gate);

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::batch_scanner::ScanError;
 use super::checkpoint::{self, CLEANER_CHECKPOINT};
@@ -26,6 +26,8 @@ type Offsets = BTreeMap<TopicPartition, i64>;
 struct State {
     in_progress: HashSet<TopicPartition>,
     uncleanable: HashSet<TopicPartition>,
+    /// On their way to another log directory.
+    paused: HashSet<TopicPartition>,
     /// What the checkpoint files say; read once.
     checkpoints: HashMap<Arc<Path>, Offsets>,
 }
@@ -33,6 +35,8 @@ struct State {
 #[derive(Debug, Default)]
 pub(crate) struct LogCleanerManager {
     state: Mutex<State>,
+    /// A cleaning ended.
+    ended: Condvar,
 }
 
 /// A log that could not even be looked at.
@@ -59,7 +63,9 @@ impl LogCleanerManager {
             let topic_partition = log.topic_partition();
             {
                 let state = self.state();
-                if state.in_progress.contains(topic_partition) || state.uncleanable.contains(topic_partition)
+                if state.in_progress.contains(topic_partition)
+                    || state.uncleanable.contains(topic_partition)
+                    || state.paused.contains(topic_partition)
                 {
                     continue;
                 }
@@ -86,14 +92,13 @@ impl LogCleanerManager {
                 filthiest = Some(candidate);
             }
         }
-        if let Some(found) = &filthiest
-            && !self
-                .state()
-                .in_progress
-                .insert(found.log.topic_partition().clone())
-        {
-            // Another thread was quicker; the next look finds another.
-            return Ok(None);
+        if let Some(found) = &filthiest {
+            let topic_partition = found.log.topic_partition();
+            let mut state = self.state();
+            if state.paused.contains(topic_partition) || !state.in_progress.insert(topic_partition.clone()) {
+                // Another thread was quicker; the next look finds another.
+                return Ok(None);
+            }
         }
         Ok(filthiest)
     }
@@ -144,7 +149,46 @@ impl LogCleanerManager {
             _ => Ok(()),
         };
         self.state().in_progress.remove(log.topic_partition());
+        self.ended.notify_all();
         result
+    }
+
+    // ---- moves to another log directory
+
+    /// No cleaning begins until `resume`; one that runs ends early, and is waited for.
+    pub fn pause(&self, topic_partition: &TopicPartition) {
+        let mut state = self.state();
+        state.paused.insert(topic_partition.clone());
+        while state.in_progress.contains(topic_partition) {
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub fn is_paused(&self, topic_partition: &TopicPartition) -> bool {
+        self.state().paused.contains(topic_partition)
+    }
+
+    pub fn resume(&self, topic_partition: &TopicPartition) {
+        self.state().paused.remove(topic_partition);
+    }
+
+    /// What is clean in the old directory is in the new one, below `lost_from`.
+    pub fn move_checkpoint(
+        &self,
+        topic_partition: &TopicPartition,
+        (from, to): (&LogDir, &LogDir),
+        lost_from: i64,
+        disk: &dyn Disk,
+    ) -> Result<(), LogError> {
+        let mut state = self.state();
+        let Some(offset) = offsets_of(&mut state, from, disk)?.remove(topic_partition) else {
+            return Ok(());
+        };
+        let offsets = offsets_of(&mut state, to, disk)?;
+        offsets.insert(topic_partition.clone(), offset.min(lost_from));
+        write(to, offsets, disk)?;
+        let offsets = offsets_of(&mut state, from, disk)?;
+        write(from, offsets, disk)
     }
 
     pub fn mark_uncleanable(&self, topic_partition: &TopicPartition) {
@@ -195,6 +239,7 @@ impl LogCleanerManager {
         let mut state = self.state();
         for topic_partition in topic_partitions {
             state.uncleanable.remove(topic_partition);
+            state.paused.remove(topic_partition);
         }
         let offsets = offsets_of(&mut state, log_dir, disk)?;
         let before = offsets.len();

@@ -52,6 +52,16 @@ impl Folder {
         })
     }
 
+    /// The whole topic: a start reads it. See `future_name_fits`.
+    pub fn future_name(topic_partition: &TopicPartition, unique: Uuid) -> String {
+        format!("{topic_partition}.{}-future", unique.simple())
+    }
+
+    /// A topic's name may be too long for the folder of a move (KAFKA-4893).
+    pub fn future_name_fits(topic_partition: &TopicPartition) -> bool {
+        Self::future_name(topic_partition, Uuid::nil()).len() <= NAME_LENGTH_MAX
+    }
+
     pub fn deleted_name(topic_partition: &TopicPartition, unique: Uuid) -> String {
         Self::suffixed_name(topic_partition, &format!(".{}-delete", unique.simple()))
     }

@@ -81,8 +81,8 @@ type Offsets = BTreeMap<TopicPartition, i64>;
 
 /// One of the directories, with what was found in it at start.
 #[derive(Debug)]
-struct ManagedDir {
-    dir: Arc<LogDir>,
+pub(super) struct ManagedDir {
+    pub(super) dir: Arc<LogDir>,
     lock: Mutex<Option<Box<dyn DiskLock>>>,
     had_clean_shutdown: bool,
     /// -1 without a clean shutdown.
@@ -93,19 +93,21 @@ struct ManagedDir {
     checkpointed_high_watermarks: ArcSwap<Offsets>,
 }
 
-type Logs = HashMap<TopicPartition, Arc<UnifiedLog>>;
+pub(super) type Logs = HashMap<TopicPartition, Arc<UnifiedLog>>;
 
 /// All logs of a node. The metadata log is opened through it, but is raft's.
 #[derive(Debug)]
 pub struct LogManager {
     config: LogManagerConfig,
     pub(super) context: Arc<LogContext>,
-    dirs: Vec<Arc<ManagedDir>>,
+    pub(super) dirs: Vec<Arc<ManagedDir>>,
     /// The metadata log's directory if it is none of `log.dirs`.
     metadata_dir: Mutex<Option<Arc<ManagedDir>>>,
     pub(super) logs: Arc<ArcSwap<Logs>>,
     /// Logs on their way from another directory (`-future`): loaded, not served.
-    future_logs: ArcSwap<Logs>,
+    pub(super) future_logs: ArcSwap<Logs>,
+    /// Wishes of AlterReplicaLogDirs for partitions that are not here yet.
+    pub(super) preferred_dirs: Mutex<HashMap<TopicPartition, PathBuf>>,
     /// Held while logs are made, removed or moved.
     changes: Mutex<()>,
     pub(super) background: Mutex<Option<thread::JoinHandle<()>>>,
@@ -148,7 +150,7 @@ impl ManagedDir {
         })
     }
 
-    fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         self.dir.path()
     }
 
@@ -212,6 +214,7 @@ impl LogManager {
             metadata_dir: Mutex::new(None),
             logs,
             future_logs: ArcSwap::default(),
+            preferred_dirs: Mutex::default(),
             changes: Mutex::new(()),
             background: Mutex::new(None),
             cleaner: Arc::default(),
@@ -222,7 +225,7 @@ impl LogManager {
         &*self.context.disk
     }
 
-    fn lock_changes(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn lock_changes(&self) -> MutexGuard<'_, ()> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -255,6 +258,9 @@ impl LogManager {
         }
         let (logs, future_logs) = std::mem::take(&mut *lock(&loaded));
         self.logs.store(Arc::new(logs));
+        for topic_partition in future_logs.keys() {
+            self.cleaner.manager.pause(topic_partition);
+        }
         self.future_logs.store(Arc::new(future_logs));
         Ok(())
     }
@@ -376,9 +382,21 @@ impl LogManager {
         } else {
             &mut loaded.0
         };
-        match logs.insert(folder.topic_partition.clone(), Arc::clone(&log)) {
-            None => Ok(()),
-            Some(other) => Err(LogError::InvalidLogDirectory {
+        let Some(other) = logs.insert(folder.topic_partition.clone(), Arc::clone(&log)) else {
+            return Ok(());
+        };
+        match Self::resolve_duplicate(Arc::clone(&log), Arc::clone(&other)) {
+            Some((kept, extra)) => {
+                logs.insert(folder.topic_partition.clone(), kept);
+                tracing::warn!(
+                    "{} was being moved to another log directory when the process ended: {} is set aside",
+                    folder.topic_partition,
+                    extra.dir().display()
+                );
+                let name = Folder::stray_name(&folder.topic_partition, Uuid::from_u128(self.random_id()));
+                self.rename_folder(&extra, &name).map(|_| ())
+            }
+            None => Err(LogError::InvalidLogDirectory {
                 reason: format!(
                     "Duplicate log directories for {} are found in both {} and {}. It is likely because log directory \
                      failure happened while broker was replacing current replica with future replica. Recover broker \
@@ -413,18 +431,20 @@ impl LogManager {
         let topic_partition = TopicPartition::new(METADATA_TOPIC, 0);
         // Kafka's id of the metadata topic: AAAAAAAAAAAAAAAAAAAAAQ.
         let topic_id = Uuid::from_u128(1);
-        self.open_log(&dir, topic_partition, Some(topic_id), config, false)
+        let name = topic_partition.to_string();
+        self.open_log(&dir, &name, topic_partition, Some(topic_id), config, false)
     }
 
-    fn open_log(
+    pub(super) fn open_log(
         &self,
         dir: &ManagedDir,
+        folder: &str,
         topic_partition: TopicPartition,
         topic_id: Option<Uuid>,
         config: LogConfig,
         is_new: bool,
     ) -> Result<Arc<UnifiedLog>, LogError> {
-        let path = dir.path().join(topic_partition.to_string());
+        let path = dir.path().join(folder);
         // What is in a folder that was there before is not trusted.
         let is_new = is_new && !self.disk().exists(&path);
         if !self.disk().exists(&path) {
@@ -479,7 +499,8 @@ impl LogManager {
         if let Some(log) = self.get(topic_partition) {
             return Ok(log);
         }
-        let dir = match log_dir {
+        let preferred = lock(&self.preferred_dirs).remove(topic_partition);
+        let dir = match preferred.as_deref().or(log_dir) {
             None => self.next_dir()?,
             Some(wanted) => {
                 let dir = self
@@ -494,7 +515,8 @@ impl LogManager {
         if dir.remembers_deleted.load(Ordering::Acquire) {
             self.forget_deleted(&dir)?;
         }
-        let log = self.open_log(&dir, topic_partition.clone(), topic_id, config, true)?;
+        let name = topic_partition.to_string();
+        let log = self.open_log(&dir, &name, topic_partition.clone(), topic_id, config, true)?;
         self.logs.rcu(|logs| {
             let mut logs = Logs::clone(logs);
             logs.insert(topic_partition.clone(), Arc::clone(&log));
@@ -545,15 +567,9 @@ impl LogManager {
                     .collect::<Vec<_>>();
                 logs
             });
+            removed.extend(topic_partitions.iter().filter_map(|tp| self.take_future(tp)));
             for log in removed {
-                let delay_ms = log.config().file_delete_delay_ms;
-                let name = Folder::deleted_name(&log.topic_partition, Uuid::from_u128(self.random_id()));
-                let path = self.rename_folder(&log, &name)?;
-                let due_ms = self.context.clock.now_ms().saturating_add(delay_ms);
-                let log_dir = Arc::clone(&log.log_dir);
-                self.context
-                    .deferred
-                    .delete_at(due_ms, Deletion::Folder { log_dir, path });
+                self.set_aside_for_deletion(&log)?;
                 if !dirs.contains(&log.parent_dir()) {
                     dirs.push(log.parent_dir());
                 }
@@ -590,13 +606,18 @@ impl LogManager {
         Ok(())
     }
 
-    fn random_id(&self) -> u128 {
+    pub(super) fn random_id(&self) -> u128 {
         (u128::from(self.context.jitter()) << 64) | u128::from(self.context.jitter())
     }
 
     /// Closes a log for appends and gives its folder another name. Readers that have it go on.
-    fn rename_folder(&self, log: &UnifiedLog, name: &str) -> Result<PathBuf, LogError> {
+    pub(super) fn rename_folder(&self, log: &UnifiedLog, name: &str) -> Result<PathBuf, LogError> {
         log.mark_closed();
+        self.move_folder(log, name)
+    }
+
+    /// Gives the folder another name, the log goes on.
+    pub(super) fn move_folder(&self, log: &UnifiedLog, name: &str) -> Result<PathBuf, LogError> {
         let from = log.dir();
         let to = log.parent_dir().join(name);
         self.disk()
@@ -611,12 +632,9 @@ impl LogManager {
     }
 
     pub fn update_topic_config(&self, topic: &str, config: LogConfig) {
-        for log in self
-            .logs
-            .load()
-            .values()
-            .filter(|log| &*log.topic_partition.topic == topic)
-        {
+        let (logs, futures) = (self.logs.load(), self.future_logs.load());
+        let all = logs.values().chain(futures.values());
+        for log in all.filter(|log| &*log.topic_partition.topic == topic) {
             log.update_config(config.clone());
         }
     }
@@ -654,7 +672,7 @@ impl LogManager {
             .fold(Ok(()), Result::and)
     }
 
-    fn checkpoint_dir(&self, dir: &ManagedDir, name: &str) -> Result<(), LogError> {
+    pub(super) fn checkpoint_dir(&self, dir: &ManagedDir, name: &str) -> Result<(), LogError> {
         // Before the logs are loaded the files say more than we know.
         if !dir.loaded.load(Ordering::Acquire) {
             return Ok(());

@@ -66,6 +66,15 @@ pub(crate) fn batch(count: usize, size: usize, timestamp: i64) -> Bytes {
     builder.build().unwrap()
 }
 
+impl LogManager {
+    /// As an I/O error in it does.
+    pub(crate) fn fail_log_dir(&self, log_dir: &Path) {
+        let failed = self.dirs.iter().find(|dir| dir.path() == log_dir).unwrap();
+        let error = std::io::Error::other("gone");
+        failed.dir.fail(log_dir, "reading", error);
+    }
+}
+
 fn tp() -> TopicPartition {
     TopicPartition::new("t", 0)
 }

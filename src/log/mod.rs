@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! log_manager      log dirs: lock, clean-shutdown file, checkpoints, loading, deletion, retention pass
+//!   log_move       a log on its way to another directory
 //!   unified_log    one partition: append, read, offsets, truncation, retention
 //!     recovery     what is done to its files at start
 //!     segment      .log + offset_index + time_index + transaction_index
@@ -39,6 +40,7 @@ mod log_dir_description;
 mod log_folder;
 mod log_maintenance;
 mod log_manager;
+mod log_move;
 mod log_read;
 mod log_replace;
 mod log_segment;

@@ -7,13 +7,15 @@
 //!
 //! Must never: append unless it leads; let the leader's high watermark go back; call a listener with a lock held but the listeners' own.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::log::{
-    AppendOrigin, FetchDataInfo, LogAppendInfo, LogError, LogOffsetMetadata, TopicPartition,
+    AppendOrigin, FetchDataInfo, LogAppendInfo, LogError, LogManager, LogOffsetMetadata, TopicPartition,
     TransactionCheck, UnifiedLog, VerificationGuard, VerificationRequest,
 };
 use crate::metadata::{MetadataCache, PartitionRegistration};
@@ -81,7 +83,8 @@ pub struct Partition {
     topic_partition: TopicPartition,
     topic_id: Uuid,
     context: PartitionContext,
-    log: Arc<UnifiedLog>,
+    /// Another one after a move to another log directory, which holds `state` alone.
+    log: ArcSwap<UnifiedLog>,
     state: RwLock<PartitionState>,
     followers: Mutex<Vec<FollowerState>>,
     listeners: Mutex<Listeners>,
@@ -95,7 +98,7 @@ impl Partition {
             topic_partition: log.topic_partition().clone(),
             topic_id,
             context,
-            log,
+            log: ArcSwap::from(log),
             state: RwLock::default(),
             followers: Mutex::default(),
             listeners: Mutex::default(),
@@ -112,8 +115,8 @@ impl Partition {
         (!self.topic_id.is_nil()).then_some(self.topic_id)
     }
 
-    pub fn log(&self) -> &Arc<UnifiedLog> {
-        &self.log
+    pub fn log(&self) -> Arc<UnifiedLog> {
+        self.log.load_full()
     }
 
     pub fn leader_epoch(&self) -> i32 {
@@ -129,17 +132,17 @@ impl Partition {
         let state = self.state();
         self.check_leads(&state)?;
         Ok(LeaderOffsets {
-            log_start_offset: self.log.log_start_offset(),
-            last_stable_offset: self.log.last_stable_offset(),
-            high_watermark: self.log.high_watermark(),
-            log_end_offset: self.log.log_end_offset(),
+            log_start_offset: self.log.load().log_start_offset(),
+            last_stable_offset: self.log.load().last_stable_offset(),
+            high_watermark: self.log.load().high_watermark(),
+            log_end_offset: self.log.load().log_end_offset(),
         })
     }
 
     /// -1 unless it leads.
     pub(crate) fn log_start_offset_if_leader(&self) -> i64 {
         if self.is_leader() {
-            self.log.log_start_offset()
+            self.log.load().log_start_offset()
         } else {
             -1
         }
@@ -219,9 +222,10 @@ impl Partition {
         let is_new_leader = !self.leads(&state);
         let is_new_leader_epoch = registration.leader_epoch > state.leader_epoch;
         let epoch_start_offset = if is_new_leader_epoch {
-            let log_end_offset = self.log.log_end_offset();
+            let log_end_offset = self.log.load().log_end_offset();
             // So that followers that have records of an epoch between find where to truncate.
             self.log
+                .load()
                 .maybe_assign_epoch_start_offset(registration.leader_epoch, log_end_offset)?;
             Some(log_end_offset)
         } else {
@@ -343,6 +347,7 @@ impl Partition {
         }
         let info = self
             .log
+            .load()
             .append_checked(records, state.leader_epoch, origin, now_ms, check)?;
         let high_watermark = self.maybe_increment_high_watermark(&state, now_ms);
         drop(state);
@@ -363,11 +368,11 @@ impl Partition {
     ) -> Result<Option<VerificationGuard>, ReplicaError> {
         let state = self.state();
         self.check_leads(&state)?;
-        Ok(self.log.start_verification(request, now_ms)?)
+        Ok(self.log.load().start_verification(request, now_ms)?)
     }
 
     fn check_min_isr(&self, state: &PartitionState) -> Result<(), ReplicaError> {
-        let min_insync_replicas = self.log.config().min_insync_replicas;
+        let min_insync_replicas = self.log.load().config().min_insync_replicas;
         let in_sync = state.isr.isr().len();
         if in_sync < state.effective_min_isr(min_insync_replicas) {
             return Err(ReplicaError::NotEnoughReplicas {
@@ -381,11 +386,11 @@ impl Partition {
 
     /// The new high watermark if it moved.
     fn maybe_increment_high_watermark(&self, state: &PartitionState, now_ms: i64) -> Option<i64> {
-        let leader_end_offset = self.log.log_end_offset_metadata();
+        let leader_end_offset = self.log.load().log_end_offset_metadata();
         let lag = self.context.replica_lag_time_max_ms;
         let candidate = high_watermark_candidate(
             state,
-            self.log.config().min_insync_replicas,
+            self.log.load().config().min_insync_replicas,
             leader_end_offset,
             &self.followers(),
             |follower| {
@@ -394,8 +399,9 @@ impl Partition {
             },
         )?;
         self.log
+            .load()
             .maybe_increment_high_watermark(candidate)
-            .map(|_| self.log.high_watermark())
+            .map(|_| self.log.load().high_watermark())
     }
 
     /// Not fenced, not shutting down, and fetching as the incarnation that is registered (KIP-841, KIP-903).
@@ -426,16 +432,107 @@ impl Partition {
     pub(crate) fn is_replicated(&self, required_offset: i64) -> Result<bool, ReplicaError> {
         let state = self.state();
         self.check_leads(&state)?;
-        if self.log.high_watermark() < required_offset {
+        if self.log.load().high_watermark() < required_offset {
             return Ok(false);
         }
-        if state.effective_min_isr(self.log.config().min_insync_replicas) > state.isr.maximal_isr_size() {
+        if state.effective_min_isr(self.log.load().config().min_insync_replicas)
+            > state.isr.maximal_isr_size()
+        {
             // The ISR shrank after the append.
             let partition = self.topic_partition.to_string();
             return Err(ReplicaError::NotEnoughReplicasAfterAppend { partition });
         }
         Ok(true)
     }
+}
+
+/// The move to another log directory.
+impl Partition {
+    /// The log directory, once no swap is under way.
+    pub(crate) fn settled_log_dir(&self) -> Arc<Path> {
+        let _no_swap = self.state();
+        self.log.load().parent_dir()
+    }
+
+    /// Copies up to about `max_bytes` more into the log in the other directory; returns how many. What the log has lost meanwhile the copy
+    /// loses first (KIP-101: by leader epochs).
+    pub(crate) fn copy_to_future(&self, future: &UnifiedLog, max_bytes: usize) -> Result<usize, LogError> {
+        let current = self.log();
+        let common_end = match future.latest_epoch() {
+            Some(epoch) => match current.end_offset_for_epoch(epoch) {
+                Some((known, end)) if known == epoch => end,
+                Some((known, end)) => end.min(future.end_offset_for_epoch(known).map_or(end, |(_, end)| end)),
+                None => current.log_end_offset(),
+            },
+            None => current.log_end_offset(),
+        };
+        if common_end < future.log_end_offset() {
+            future.truncate_to(common_end)?;
+        }
+        if future.log_end_offset() < current.log_start_offset() {
+            future.truncate_fully_and_start_at(current.log_start_offset(), None)?;
+        }
+        let records = current.read_bytes(future.log_end_offset(), max_bytes, FetchIsolation::LogEnd, true)?;
+        let copied = if records.is_empty() {
+            0
+        } else {
+            append_copied(future, &records)?
+        };
+        future.update_high_watermark(current.high_watermark());
+        let log_start_offset = current.log_start_offset().min(future.high_watermark());
+        future.maybe_increment_log_start_offset(log_start_offset)?;
+        Ok(copied)
+    }
+
+    /// Copies what is left and puts the copy in the place of the log, if `may_swap` still says so and there is not too much. Appends and
+    /// reads wait meanwhile.
+    pub(crate) fn replace_with_future(
+        &self,
+        logs: &LogManager,
+        max_bytes: usize,
+        may_swap: impl FnOnce() -> bool,
+    ) -> Result<bool, LogError> {
+        let Some(future) = logs.future(&self.topic_partition) else {
+            return Ok(false);
+        };
+        // What is durable before the lock is taken is not waited for under it.
+        future.flush()?;
+        let state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if !may_swap() {
+            return Ok(false);
+        }
+        let current = self.log();
+        while self.copy_to_future(&future, max_bytes)? > 0 {}
+        if future.log_end_offset() != current.log_end_offset() {
+            return Ok(false);
+        }
+        for (epoch, start_offset) in current.leader_epochs() {
+            if future.latest_epoch().is_none_or(|latest| epoch > latest) {
+                future.maybe_assign_epoch_start_offset(epoch, start_offset)?;
+            }
+        }
+        self.log
+            .store(logs.replace_current_with_future(&self.topic_partition)?);
+        drop(state);
+        self.waiters.on_state_change();
+        Ok(true)
+    }
+}
+
+/// The log start may lie within the first batch that there is: then the copy begins below it.
+fn append_copied(future: &UnifiedLog, records: &Bytes) -> Result<usize, LogError> {
+    let appended = match future.append_as_follower(records, i32::MAX) {
+        Err(LogError::UnexpectedAppendOffset {
+            first_offset,
+            expected,
+            ..
+        }) if first_offset < expected && future.log_start_offset() == future.log_end_offset() => {
+            future.truncate_fully_and_start_at(first_offset, None)?;
+            future.append_as_follower(records, i32::MAX)?
+        }
+        outcome => outcome?,
+    };
+    Ok(appended.valid_bytes)
 }
 
 /// DeleteRecords.
@@ -445,18 +542,18 @@ impl Partition {
     pub(crate) fn delete_records_on_leader(&self, offset: i64) -> Result<(i64, i64), ReplicaError> {
         let state = self.state();
         self.check_leads(&state)?;
-        if !self.log.config().is_deleting() {
+        if !self.log.load().config().is_deleting() {
             let partition = self.topic_partition.to_string();
             return Err(ReplicaError::PolicyViolation { partition });
         }
         let offset = match offset {
-            DELETE_UP_TO_HIGH_WATERMARK => self.log.high_watermark(),
+            DELETE_UP_TO_HIGH_WATERMARK => self.log.load().high_watermark(),
             offset => offset,
         };
         if offset < 0 {
             return Err(self.out_of_range(offset));
         }
-        self.log.maybe_increment_log_start_offset(offset)?;
+        self.log.load().maybe_increment_log_start_offset(offset)?;
         Ok((offset, self.low_watermark()))
     }
 
@@ -475,7 +572,7 @@ impl Partition {
             .iter()
             .filter(is_alive)
             .map(|follower| follower.log_start_offset);
-        starts.fold(self.log.log_start_offset(), i64::min)
+        starts.fold(self.log.load().log_start_offset(), i64::min)
     }
 }
 
@@ -497,7 +594,7 @@ impl Partition {
         if params.is_from_follower() {
             self.check_is_replica(&state, params.replica_id, request)?;
         }
-        let leader_end_offset = self.log.log_end_offset();
+        let leader_end_offset = self.log.load().log_end_offset();
         let info = self.read(request, params.isolation, max_bytes, min_one_message)?;
         if params.is_from_follower() && is_first_read && info.diverging_epoch.is_none() {
             let position = info.data.fetch_offset_metadata;
@@ -586,9 +683,9 @@ impl Partition {
         let mut info = ReadInfo {
             data: FetchDataInfo::empty(LogOffsetMetadata::offset_only(request.fetch_offset)),
             diverging_epoch: None,
-            high_watermark: self.log.high_watermark(),
-            last_stable_offset: self.log.last_stable_offset(),
-            log_start_offset: self.log.log_start_offset(),
+            high_watermark: self.log.load().high_watermark(),
+            last_stable_offset: self.log.load().last_stable_offset(),
+            log_start_offset: self.log.load().log_start_offset(),
             is_behind: false,
         };
         if let Some(last_fetched_epoch) = request.last_fetched_epoch {
@@ -600,15 +697,16 @@ impl Partition {
         }
         info.data = self
             .log
+            .load()
             .read(request.fetch_offset, max_bytes, isolation, min_one_message)?;
         if info.data.first_entry_incomplete {
             // Clients make progress by the first-message rule alone; a part of a batch is of no use to them.
             info.data.slices.clear();
         }
         let end = match isolation {
-            FetchIsolation::LogEnd => self.log.log_end_offset_metadata(),
+            FetchIsolation::LogEnd => self.log.load().log_end_offset_metadata(),
             FetchIsolation::HighWatermark | FetchIsolation::TxnCommitted => {
-                self.log.high_watermark_metadata()
+                self.log.load().high_watermark_metadata()
             }
         };
         let start = &info.data.fetch_offset_metadata;
@@ -623,7 +721,7 @@ impl Partition {
         last_fetched_epoch: i32,
         log_start_offset: i64,
     ) -> Result<Option<DivergingEpoch>, ReplicaError> {
-        let known = self.log.end_offset_for_epoch(last_fetched_epoch);
+        let known = self.log.load().end_offset_for_epoch(last_fetched_epoch);
         let Some((epoch, end_offset)) = known.filter(|(epoch, end)| *epoch >= 0 && *end >= 0) else {
             return Err(self.out_of_range(request.fetch_offset));
         };
@@ -652,13 +750,13 @@ impl Partition {
         let state = self.state();
         self.check_access(&state, current_leader_epoch, only_leader)?;
         let last_fetchable_offset = match isolation {
-            Some(FetchIsolation::TxnCommitted) => self.log.last_stable_offset(),
-            Some(FetchIsolation::HighWatermark) => self.log.high_watermark(),
-            Some(FetchIsolation::LogEnd) | None => self.log.log_end_offset(),
+            Some(FetchIsolation::TxnCommitted) => self.log.load().last_stable_offset(),
+            Some(FetchIsolation::HighWatermark) => self.log.load().high_watermark(),
+            Some(FetchIsolation::LogEnd) | None => self.log.load().log_end_offset(),
         };
         // A new leader's high watermark may lag behind what clients saw from the one before: better no answer than one that goes back.
         let epoch_start = state.leader_epoch_start_offset.filter(|_| isolation.is_some());
-        let lags = epoch_start.is_some_and(|start| start > self.log.high_watermark());
+        let lags = epoch_start.is_some_and(|start| start > self.log.load().high_watermark());
         let not_available = || ReplicaError::OffsetNotAvailable {
             partition: self.topic_partition.to_string(),
         };
@@ -681,8 +779,8 @@ impl Partition {
                     leader_epoch: None,
                 }));
             }
-            OffsetSpec::MaxTimestamp => self.log.offset_of_max_timestamp()?,
-            OffsetSpec::Timestamp(timestamp) => self.log.offset_for_timestamp(timestamp)?,
+            OffsetSpec::MaxTimestamp => self.log.load().offset_of_max_timestamp()?,
+            OffsetSpec::Timestamp(timestamp) => self.log.load().offset_for_timestamp(timestamp)?,
         };
         match found.filter(|found| found.offset < last_fetchable_offset) {
             Some(found) => Ok(Some(OffsetResult {
@@ -696,9 +794,9 @@ impl Partition {
     }
 
     fn earliest_offset(&self) -> OffsetResult {
-        let offset = self.log.log_start_offset();
+        let offset = self.log.load().log_start_offset();
         // The epoch is known only if the first entry of the cache reaches down to the log start (older formats have none).
-        let first = self.log.leader_epochs().first().copied();
+        let first = self.log.load().leader_epochs().first().copied();
         let leader_epoch = first
             .filter(|(_, start)| *start <= offset)
             .map(|(epoch, _)| epoch);
@@ -717,6 +815,6 @@ impl Partition {
     ) -> Result<Option<(i32, i64)>, ReplicaError> {
         let state = self.state();
         self.check_access(&state, current_leader_epoch, true)?;
-        Ok(self.log.end_offset_for_epoch(leader_epoch))
+        Ok(self.log.load().end_offset_for_epoch(leader_epoch))
     }
 }

@@ -7,9 +7,9 @@
 //! Must never: delete a log whose topic id is not the one that was deleted, or do file work with the table of partitions locked.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -20,12 +20,16 @@ use crate::log::{
     AppendOrigin, FetchIsolation, LogConfig, LogError, LogManager, TopicPartition, TransactionCheck,
     UnifiedLog, VerificationGuard, VerificationRequest,
 };
+use crate::metadata::partition::directory_id;
 use crate::metadata::{
     ConfigResourceType, MetadataCache, MetadataDelta, MetadataImage, MetadataPublisher, PartitionInfo,
 };
+use crate::replica::alter_log_dirs::{Moves, assignment_differs};
 use crate::replica::fetch_session_cache::FetchSessionCache;
 use crate::replica::partition::PartitionContext;
-use crate::replica::{OffsetResult, OffsetSpec, Partition, PartitionListener, ReplicaError};
+use crate::replica::{
+    DirectoryAssignments, OffsetResult, OffsetSpec, Partition, PartitionListener, ReplicaError,
+};
 
 /// Makes a topic's settings out of its overrides: the node's settings are in it.
 pub type TopicLogConfig = Arc<dyn Fn(&BTreeMap<String, String>) -> LogConfig + Send + Sync>;
@@ -37,6 +41,10 @@ pub struct ReplicaManagerConfig {
     pub max_incremental_fetch_session_cache_slots: usize,
     /// `transaction.partition.verification.enable`.
     pub transaction_partition_verification_enable: bool,
+    /// `directory.id` of the log directories.
+    pub directory_ids: BTreeMap<PathBuf, Uuid>,
+    /// `num.replica.alter.log.dirs.threads`.
+    pub alter_log_dirs_threads: usize,
 }
 
 #[derive(Clone)]
@@ -54,7 +62,10 @@ pub struct ReplicaManager {
     pub(crate) config: ReplicaManagerConfig,
     pub(crate) clock: Arc<dyn Clock>,
     log_manager: Arc<LogManager>,
-    metadata: MetadataCache,
+    pub(crate) metadata: MetadataCache,
+    pub(crate) directories: Arc<DirectoryAssignments>,
+    pub(crate) moves: Moves,
+    pub(crate) weak: Weak<Self>,
     topic_log_config: TopicLogConfig,
     hosted: RwLock<HostedPartitions>,
     /// Held while partitions are made, led or deleted.
@@ -74,7 +85,11 @@ impl ReplicaManager {
         clock: Arc<dyn Clock>,
     ) -> Arc<Self> {
         let fetch_sessions = FetchSessionCache::new(config.max_incremental_fetch_session_cache_slots);
-        Arc::new(Self {
+        let directories = DirectoryAssignments::new(config.node_id, config.directory_ids.clone());
+        Arc::new_cyclic(|weak| Self {
+            directories,
+            moves: Moves::default(),
+            weak: weak.clone(),
             config,
             clock,
             log_manager,
@@ -100,6 +115,11 @@ impl ReplicaManager {
 
     pub fn fetch_sessions(&self) -> &FetchSessionCache {
         &self.fetch_sessions
+    }
+
+    /// What the controller is told of the replicas' directories; somebody has to run it.
+    pub fn directory_assignments(&self) -> &Arc<DirectoryAssignments> {
+        &self.directories
     }
 
     pub fn log_manager(&self) -> &Arc<LogManager> {
@@ -219,6 +239,7 @@ impl ReplicaManager {
 
     /// Wakes all that wait and writes the high watermarks. The log manager is shut down after it.
     pub fn shutdown(&self) {
+        self.moves.stop();
         for partition in self.online_partitions() {
             partition.waiters.on_state_change();
         }
@@ -350,6 +371,7 @@ impl ReplicaManager {
             return;
         };
         partition.on_deleted();
+        self.cancel_move(&topic_partition, None);
         match self.log_manager.async_delete(&topic_partition) {
             Ok(()) => tracing::info!(partition = %topic_partition, "deleted"),
             Err(error) => tracing::error!(partition = %topic_partition, %error, "could not delete"),
@@ -379,7 +401,7 @@ impl ReplicaManager {
             Some(Hosted::Offline) => return None,
             Some(Hosted::WithoutRoom) | None => {}
         }
-        let created = self.create_partition(&topic_partition, info.topic_id, image);
+        let created = self.create_partition(&topic_partition, info, image);
         let hosted = match &created {
             Ok(partition) => Hosted::Online(partition.clone()),
             Err(error) if error.is_no_space() => {
@@ -402,13 +424,21 @@ impl ReplicaManager {
     fn create_partition(
         &self,
         topic_partition: &TopicPartition,
-        topic_id: Uuid,
+        info: &PartitionInfo,
         image: &MetadataImage,
     ) -> Result<Arc<Partition>, LogError> {
+        let topic_id = info.topic_id;
         let config = (self.topic_log_config)(&image.configs.topic_overrides(&topic_partition.topic));
-        let log = self
-            .log_manager
-            .get_or_create(topic_partition, Some(topic_id), config)?;
+        let assigned = info.registration.directory_of(self.config.node_id);
+        let wish = self.directory_of_new_log(topic_partition, assigned)?;
+        let log =
+            self.log_manager
+                .get_or_create_in(topic_partition, Some(topic_id), config, wish.as_deref())?;
+        let actual = self.directories.id_of(&log.parent_dir());
+        if let Some(actual) = assignment_differs(assigned, actual) {
+            self.directories
+                .assign(topic_id, topic_partition.partition, actual, None);
+        }
         let checkpointed = self.log_manager.checkpointed_high_watermark(topic_partition);
         log.update_high_watermark(checkpointed.unwrap_or(0));
         let context = PartitionContext {
@@ -417,6 +447,37 @@ impl ReplicaManager {
             metadata: self.metadata.clone(),
         };
         Ok(Arc::new(Partition::new(topic_id, log, context)))
+    }
+
+    /// Where a log that is not there is to be made; `None` where that is left to us. An error where it may be there already, in a directory
+    /// that is offline: an empty one in its place would lose all that was acknowledged.
+    fn directory_of_new_log(
+        &self,
+        topic_partition: &TopicPartition,
+        assigned: Option<Uuid>,
+    ) -> Result<Option<PathBuf>, LogError> {
+        let logs = &self.log_manager;
+        if logs.get(topic_partition).is_some() {
+            return Ok(None);
+        }
+        let wish = assigned.and_then(|id| self.directories.dir_of(id)).cloned();
+        if let Some(future) = logs.future(topic_partition)
+            && wish.as_deref() == Some(&*future.parent_dir())
+        {
+            // The controller has accepted that the copy is the log; the directory of the old one is gone.
+            logs.replace_current_with_future(topic_partition)?;
+            return Ok(None);
+        }
+        let is_online = wish.as_ref().is_some_and(|dir| logs.is_log_dir_online(dir));
+        let is_unknown =
+            assigned.is_none_or(|id| id == directory_id::UNASSIGNED || id == directory_id::MIGRATING);
+        let is_start = self.started.borrow().is_none();
+        if !is_online && logs.has_offline_log_dirs() && (is_start || !is_unknown) {
+            return Err(LogError::DirectoryOffline {
+                dir: wish.unwrap_or_default(),
+            });
+        }
+        Ok(wish.filter(|_| is_online))
     }
 
     fn make_leader(&self, info: &PartitionInfo, image: &MetadataImage) {
@@ -529,6 +590,7 @@ impl MetadataPublisher for ReplicaManager {
             }
         }
         if is_first {
+            self.resume_moves();
             self.started.send_replace(Some(Ok(())));
         }
     }

@@ -1,5 +1,6 @@
 //! For tests: a replica manager of node 1 over a disk in memory, fed with metadata records as a loader would.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -52,6 +53,10 @@ pub fn id(number: u128) -> Uuid {
     Uuid::from_u128(0x4b41_0000 + number)
 }
 
+pub fn directory_id(number: u128) -> Uuid {
+    Uuid::from_u128(0xd1d0_0000 + number)
+}
+
 pub fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
@@ -67,7 +72,13 @@ impl Fixture {
 
     /// A node that starts on a disk that has been used before.
     pub fn on(disk: Arc<SimDisk>, clock: Arc<TestClock>) -> Self {
-        let config = LogManagerConfig::new(vec![PathBuf::from("/data")]);
+        Self::on_dirs(disk, clock, &["/data"])
+    }
+
+    /// With these log directories; their ids are `directory_id(0)` and so on.
+    pub fn on_dirs(disk: Arc<SimDisk>, clock: Arc<TestClock>, dirs: &[&str]) -> Self {
+        let dirs: Vec<PathBuf> = dirs.iter().map(PathBuf::from).collect();
+        let config = LogManagerConfig::new(dirs.clone());
         let log_manager = Arc::new(LogManager::open(config, disk.clone(), clock.clone()).unwrap());
         let topic_log_config: TopicLogConfig = Arc::new(|overrides| {
             let mut config = LogConfig::kafka_defaults().unwrap();
@@ -83,6 +94,11 @@ impl Fixture {
             node_id: NODE,
             replica_lag_time_max_ms: 30_000,
             max_incremental_fetch_session_cache_slots: 1_000,
+            directory_ids: dirs
+                .into_iter()
+                .zip((0..).map(directory_id))
+                .collect::<BTreeMap<_, _>>(),
+            alter_log_dirs_threads: 1,
             transaction_partition_verification_enable: true,
         };
         let metadata = MetadataCache::default();

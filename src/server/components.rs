@@ -1,10 +1,11 @@
 //! The node's parts, built bottom up, started and stopped in order.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Handle, Runtime};
+use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::ServerError;
@@ -27,7 +28,8 @@ use crate::metadata::{
 use crate::network::{BoundListener, NetworkConfig, SocketServer};
 use crate::raft::{self, RaftClient, RaftConfig, storage};
 use crate::replica::{
-    ControllerProducerIdAllocator, ProducerIdManager, ReplicaManager, ReplicaManagerConfig,
+    ControllerDirectoryAssigner, ControllerProducerIdAllocator, ProducerIdManager, ReplicaManager,
+    ReplicaManagerConfig,
 };
 
 /// How long a controlled shutdown may take, as Kafka's broker server waits.
@@ -51,6 +53,7 @@ pub(super) struct Components {
     data: Handle,
     sockets: tokio::sync::Mutex<Sockets>,
     lifecycle: std::sync::OnceLock<BrokerLifecycleManager>,
+    log_dir_failures: LogDirFailures,
     log_tasks: std::sync::Mutex<Option<LogTasks>>,
     advertised: Vec<listeners::Endpoint>,
     began: Instant,
@@ -144,8 +147,8 @@ impl Components {
             clock.clone(),
             control.handle(),
         );
-        let replica_manager = build_replica_manager(&config, &log_manager, &cache, &clock);
-        log_dir_failure.listen(&replica_manager, &log_manager, fatal);
+        let replica_manager = build_replica_manager(&config, &identities, &log_manager, &cache, &clock);
+        log_dir_failure.listen(&replica_manager, &log_manager, &config.metadata_log_dir, fatal);
         let group_coordinator = GroupCoordinatorService::new(
             config.node_id,
             GroupConfig::new(&config),
@@ -196,6 +199,7 @@ impl Components {
                 ..bound
             }),
             lifecycle: std::sync::OnceLock::new(),
+            log_dir_failures: log_dir_failure,
             log_tasks: std::sync::Mutex::new(None),
             advertised,
             began,
@@ -209,6 +213,14 @@ impl Components {
         let mut published = self.loader.published_offset();
         let _ = published.wait_for(|offset| *offset >= 0).await;
         let lifecycle = self.lifecycle.get_or_init(|| self.start_lifecycle());
+        self.log_dir_failures
+            .tell_controller(lifecycle, &self.identities, &self.log_manager, &self.control);
+        let assigner = ControllerDirectoryAssigner {
+            controller: self.controller.clone(),
+        };
+        let assignments = self.replica_manager.directory_assignments().clone();
+        self.control
+            .spawn(assignments.run(Arc::new(assigner), self.loader.cache().clone()));
         if !lifecycle.caught_up().await {
             return Err(ServerError::Fatal(
                 "the controller did not accept this broker's registration".to_owned(),
@@ -370,10 +382,44 @@ fn bind_listeners(config: &KafkaConfig) -> Result<Sockets, ServerError> {
 #[derive(Default, Clone)]
 struct LogDirFailures {
     listener: Arc<std::sync::OnceLock<LogDirFailureListener>>,
+    /// Where it is told to the controller.
+    offline: Arc<std::sync::OnceLock<mpsc::Sender<PathBuf>>>,
 }
 
 impl LogDirFailures {
-    fn listen(&self, replica_manager: &Arc<ReplicaManager>, log_manager: &Arc<LogManager>, fatal: &Fatal) {
+    /// Once the broker is registered: a heartbeat says which of its directories are offline. Those that failed before are told too.
+    fn tell_controller(
+        &self,
+        lifecycle: &BrokerLifecycleManager,
+        identities: &LogDirIdentities,
+        logs: &Arc<LogManager>,
+        runtime: &Handle,
+    ) {
+        // Each fails once, and may be told of once more below.
+        let (sender, mut failed) = mpsc::channel(2 * logs.log_dirs().len().max(1));
+        let _ = self.offline.set(sender.clone());
+        for dir in logs.log_dirs().iter().filter(|dir| !logs.is_log_dir_online(dir)) {
+            let _ = sender.try_send(dir.clone());
+        }
+        let (lifecycle, ids) = (lifecycle.clone(), identities.directory_ids.clone());
+        runtime.spawn(async move {
+            while let Some(dir) = failed.recv().await {
+                if let Some((_, id)) = ids.iter().find(|(known, _)| *known == dir) {
+                    lifecycle.add_offline_log_dir(*id).await;
+                }
+            }
+        });
+    }
+
+    fn listen(
+        &self,
+        replica_manager: &Arc<ReplicaManager>,
+        log_manager: &Arc<LogManager>,
+        metadata_log_dir: &Path,
+        fatal: &Fatal,
+    ) {
+        let offline = self.offline.clone();
+        let metadata_log_dir = metadata_log_dir.to_path_buf();
         let replicas = Arc::downgrade(replica_manager);
         let logs = Arc::downgrade(log_manager);
         let fatal = fatal.clone();
@@ -382,8 +428,13 @@ impl LogDirFailures {
             if let Some(replicas) = replicas.upgrade() {
                 replicas.on_log_dir_failure(dir);
             }
-            if logs.upgrade().is_some_and(|logs| logs.live_log_dirs().is_empty()) {
-                fatal.end("all log directories failed");
+            if let Some(offline) = offline.get() {
+                let _ = offline.try_send(dir.to_path_buf());
+            }
+            if dir == metadata_log_dir {
+                fatal.end(&format!("the metadata log directory {} failed: {error}", dir.display()));
+            } else if logs.upgrade().is_some_and(|logs| logs.live_log_dirs().is_empty()) {
+                fatal.end(&format!("all log directories failed, {} at last: {error}", dir.display()));
             }
         }));
     }
@@ -437,6 +488,7 @@ fn start_loader(
 
 fn build_replica_manager(
     config: &Arc<KafkaConfig>,
+    identities: &LogDirIdentities,
     log_manager: &Arc<LogManager>,
     cache: &MetadataCache,
     clock: &Arc<dyn Clock>,
@@ -446,6 +498,11 @@ fn build_replica_manager(
         ReplicaManagerConfig {
             node_id: config.node_id,
             replica_lag_time_max_ms: config.replica_lag_time_max_ms,
+            directory_ids: identities.directory_ids.iter().cloned().collect(),
+            alter_log_dirs_threads: config
+                .num_replica_alter_log_dirs_threads
+                .and_then(|threads| usize::try_from(threads).ok())
+                .unwrap_or(config.log_dirs.len()),
             max_incremental_fetch_session_cache_slots: usize::try_from(
                 config.max_incremental_fetch_session_cache_slots,
             )

@@ -1,0 +1,226 @@
+//! A log's way from one log directory to another: the `-future` folder that a copy grows in, and the swap.
+//!
+//! ```text
+//!  files                                        a start after a crash
+//!  1  from/t-0, to/t-0.<id>-future              goes on copying
+//!  2  from/t-0, to/t-0                          the same log twice: the one that lacks nothing stays, the other is set aside (-stray)
+//!  3  from/t-0.<id>-delete, to/t-0              done; removes what is left
+//! ```
+//!
+//! Who copies, and when the swap may be, is the replica layer's. All of the copy is on the device before step 2, so that a power loss finds
+//! it whole. (Kafka leaves it in the page cache, and refuses to start at step 2.)
+//! Invariants: a partition has one future log at most, in another directory than its current one; its cleaning is paused meanwhile.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::checkpoint::{HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT};
+use super::log_dir::Deletion;
+use super::log_folder::Folder;
+use super::log_manager::{Logs, ManagedDir};
+use super::{LogError, LogManager, TopicPartition, UnifiedLog};
+
+impl LogManager {
+    /// The entry of `log.dirs` that is meant by an absolute path.
+    pub fn find_log_dir(&self, absolute: &Path) -> Option<&PathBuf> {
+        let is_it = |dir: &&PathBuf| {
+            std::path::absolute(dir).is_ok_and(|dir| dir.as_os_str() == absolute.as_os_str())
+        };
+        self.log_dirs().iter().find(is_it)
+    }
+
+    /// A topic's name may be too long for the folder of a move (KAFKA-4893).
+    pub fn can_be_moved(topic_partition: &TopicPartition) -> bool {
+        Folder::future_name_fits(topic_partition)
+    }
+
+    pub fn has_offline_log_dirs(&self) -> bool {
+        self.live_log_dirs().len() < self.log_dirs().len()
+    }
+
+    /// The log that is on its way from another directory.
+    pub fn future(&self, topic_partition: &TopicPartition) -> Option<Arc<UnifiedLog>> {
+        self.future_logs.load().get(topic_partition).cloned()
+    }
+
+    pub fn all_futures(&self) -> Vec<Arc<UnifiedLog>> {
+        self.future_logs.load().values().cloned().collect()
+    }
+
+    /// Where a log is to be made when the partition comes (AlterReplicaLogDirs of one that is not here yet). Not kept over a restart, as in
+    /// Kafka.
+    pub fn set_preferred_log_dir(&self, topic_partition: &TopicPartition, log_dir: &Path) {
+        let mut preferred = super::log_manager::lock(&self.preferred_dirs);
+        if preferred.len() < PREFERRED_MAX || preferred.contains_key(topic_partition) {
+            preferred.insert(topic_partition.clone(), log_dir.to_path_buf());
+        }
+    }
+
+    fn managed_dir(&self, log_dir: &Path) -> Result<Arc<ManagedDir>, LogError> {
+        let found = self.dirs.iter().find(|dir| dir.path() == log_dir);
+        let dir = found.ok_or_else(|| LogError::DirectoryOffline {
+            dir: log_dir.to_path_buf(),
+        })?;
+        dir.dir.check_online()?;
+        Ok(Arc::clone(dir))
+    }
+
+    /// Begins a copy of a log in another directory: empty, from the log's start on. Its cleaning is paused.
+    pub fn create_future(&self, current: &UnifiedLog, log_dir: &Path) -> Result<Arc<UnifiedLog>, LogError> {
+        let topic_partition = current.topic_partition();
+        let _changes = self.lock_changes();
+        if let Some(future) = self.future(topic_partition) {
+            return Ok(future);
+        }
+        if self.has_offline_log_dirs() {
+            // There may be one in it.
+            return Err(LogError::DirectoryOffline {
+                dir: log_dir.to_path_buf(),
+            });
+        }
+        let dir = self.managed_dir(log_dir)?;
+        let name = Folder::future_name(topic_partition, Uuid::from_u128(self.random_id()));
+        let config = (*current.config()).clone();
+        let future = self.open_log(
+            &dir,
+            &name,
+            topic_partition.clone(),
+            current.topic_id(),
+            config,
+            true,
+        )?;
+        future.truncate_fully_and_start_at(current.log_start_offset(), None)?;
+        self.future_logs.rcu(|futures| with(futures, &future));
+        self.cleaner.manager.pause(topic_partition);
+        Ok(future)
+    }
+
+    /// Gives up a copy.
+    pub fn delete_future(&self, topic_partition: &TopicPartition) -> Result<(), LogError> {
+        let removed = {
+            let _changes = self.lock_changes();
+            self.take_future(topic_partition)
+        };
+        self.cleaner.manager.resume(topic_partition);
+        match removed {
+            Some(future) if future.log_dir.is_online() => self.set_aside_for_deletion(&future),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn take_future(&self, topic_partition: &TopicPartition) -> Option<Arc<UnifiedLog>> {
+        let mut removed = None;
+        self.future_logs.rcu(|futures| {
+            let mut futures = Logs::clone(futures);
+            removed = futures.remove(topic_partition);
+            futures
+        });
+        removed
+    }
+
+    /// Renames the folder to `-delete`; its files go after `file.delete.delay.ms`.
+    pub(super) fn set_aside_for_deletion(&self, log: &UnifiedLog) -> Result<(), LogError> {
+        let delay_ms = log.config().file_delete_delay_ms;
+        let name = Folder::deleted_name(&log.topic_partition, Uuid::from_u128(self.random_id()));
+        let path = self.rename_folder(log, &name)?;
+        let due_ms = self.context.clock.now_ms().saturating_add(delay_ms);
+        let log_dir = Arc::clone(&log.log_dir);
+        self.context
+            .deferred
+            .delete_at(due_ms, Deletion::Folder { log_dir, path });
+        Ok(())
+    }
+
+    /// Puts the copy in the place of the log, if there is one. The caller sees to it that it lacks nothing and that nobody appends meanwhile.
+    pub fn replace_current_with_future(
+        &self,
+        topic_partition: &TopicPartition,
+    ) -> Result<Arc<UnifiedLog>, LogError> {
+        let _changes = self.lock_changes();
+        let Some(future) = self.future(topic_partition) else {
+            return Err(LogError::Closed {
+                topic_partition: topic_partition.clone(),
+            });
+        };
+        let current = self.get(topic_partition);
+        if let Some(current) = &current {
+            future.update_high_watermark(current.high_watermark());
+        }
+        future.flush()?;
+        self.move_folder(&future, &topic_partition.to_string())?;
+        self.logs.rcu(|logs| with(logs, &future));
+        self.take_future(topic_partition);
+        self.cleaner.manager.resume(topic_partition);
+        // The new log counts: what fails from here on concerns the old directory, or costs the next start some work.
+        if let Err(error) = self.finish_replacement(current.as_deref(), &future) {
+            tracing::warn!("{topic_partition}: moved to another log directory, but: {error}");
+        }
+        Ok(future)
+    }
+
+    fn finish_replacement(&self, current: Option<&UnifiedLog>, future: &UnifiedLog) -> Result<(), LogError> {
+        let Some(current) = current else {
+            return self.checkpoint_dirs_of(&[future]);
+        };
+        let cleaner = &self.cleaner.manager;
+        let partition = current.topic_partition();
+        // The copy's own truncations cut nothing that was cleaned, those of the log did.
+        let lost_from = current.take_lowest_truncation();
+        future.take_lowest_truncation();
+        let dirs = (&*current.log_dir, &*future.log_dir);
+        let moved = cleaner.move_checkpoint(partition, dirs, lost_from, self.disk());
+        let checkpointed = self.checkpoint_dirs_of(&[future, current]);
+        let deleted = self.set_aside_for_deletion(current);
+        moved.and(checkpointed).and(deleted)
+    }
+
+    fn checkpoint_dirs_of(&self, logs: &[&UnifiedLog]) -> Result<(), LogError> {
+        for log in logs {
+            let dir = self.managed_dir(&log.parent_dir())?;
+            for name in [
+                RECOVERY_POINT_CHECKPOINT,
+                LOG_START_OFFSET_CHECKPOINT,
+                HIGH_WATERMARK_CHECKPOINT,
+            ] {
+                self.checkpoint_dir(&dir, name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Two folders of one partition: the process ended in the middle of a swap, if the one has all that the other has. Gives the one that
+    /// lacks nothing, and the other.
+    pub(super) fn resolve_duplicate(
+        one: Arc<UnifiedLog>,
+        other: Arc<UnifiedLog>,
+    ) -> Option<(Arc<UnifiedLog>, Arc<UnifiedLog>)> {
+        let (longer, shorter) = if one.log_end_offset() >= other.log_end_offset() {
+            (one, other)
+        } else {
+            (other, one)
+        };
+        let last = shorter.log_end_offset() - 1;
+        let is_prefix = shorter.log_start_offset() > last
+            || longer.epoch_for_offset(last) == shorter.epoch_for_offset(last);
+        (one_topic(&longer, &shorter) && is_prefix).then_some((longer, shorter))
+    }
+}
+
+/// How many partitions may have a wish for their directory before they are made.
+const PREFERRED_MAX: usize = 10_000;
+
+fn one_topic(one: &UnifiedLog, other: &UnifiedLog) -> bool {
+    one.topic_id().is_some() && one.topic_id() == other.topic_id()
+}
+
+fn with(logs: &Arc<Logs>, log: &Arc<UnifiedLog>) -> Logs {
+    let mut logs = Logs::clone(logs);
+    logs.insert(log.topic_partition().clone(), Arc::clone(log));
+    logs
+}
+
+#[cfg(test)]
+#[path = "log_move_test.rs"]
+mod log_move_test;

@@ -1,0 +1,220 @@
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::io::disk::Disk;
+use crate::io::sim_disk::SimDisk;
+use crate::log::log_manager_test::{TestClock, batch, open_manager};
+use crate::log::{AppendOrigin, FetchIsolation, LogConfig, LogManager, TopicPartition, UnifiedLog};
+use uuid::Uuid;
+
+const NOW: i64 = 1_700_000_000_000;
+const TOPIC_ID: Uuid = Uuid::from_u128(77);
+
+fn tp() -> TopicPartition {
+    TopicPartition::new("t", 0)
+}
+
+fn dirs() -> Vec<PathBuf> {
+    vec![PathBuf::from("/a"), PathBuf::from("/b")]
+}
+
+fn open(disk: &Arc<SimDisk>) -> Arc<LogManager> {
+    Arc::new(open_manager(disk.clone(), TestClock::at(NOW), &dirs()))
+}
+
+fn load(manager: &LogManager) {
+    manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+}
+
+fn append(log: &UnifiedLog, count: usize) {
+    log.append_as_leader(&batch(count, 10, NOW), 3, AppendOrigin::Client, NOW)
+        .unwrap();
+    log.update_high_watermark(log.log_end_offset());
+}
+
+fn copy(current: &UnifiedLog, future: &UnifiedLog) {
+    let bytes = current
+        .read_bytes(
+            future.log_end_offset(),
+            usize::MAX >> 1,
+            FetchIsolation::LogEnd,
+            true,
+        )
+        .unwrap();
+    future.append_as_follower(&bytes, i32::MAX).unwrap();
+}
+
+fn folders(disk: &SimDisk, dir: &str) -> Vec<String> {
+    let mut names: Vec<String> = disk
+        .list(Path::new(dir))
+        .unwrap()
+        .into_iter()
+        .filter(|(_, is_directory)| *is_directory)
+        .map(|(name, _)| name.to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A log of ten records in /a and its whole copy in /b.
+fn copied() -> (Arc<SimDisk>, Arc<LogManager>, Arc<UnifiedLog>, Arc<UnifiedLog>) {
+    let disk = Arc::new(SimDisk::new());
+    let manager = open(&disk);
+    load(&manager);
+    let config = LogConfig::default();
+    let current = manager
+        .get_or_create_in(&tp(), Some(TOPIC_ID), config, Some(Path::new("/a")))
+        .unwrap();
+    append(&current, 10);
+    let future = manager.create_future(&current, Path::new("/b")).unwrap();
+    copy(&current, &future);
+    (disk, manager, current, future)
+}
+
+#[test]
+fn copy_takes_the_place_of_the_log() {
+    let (disk, manager, current, future) = copied();
+    assert!(folders(&disk, "/b")[0].starts_with("t-0.") && folders(&disk, "/b")[0].ends_with("-future"));
+
+    let moved = manager.replace_current_with_future(&tp()).unwrap();
+    assert!(Arc::ptr_eq(&moved, &future));
+    assert!(Arc::ptr_eq(&manager.get(&tp()).unwrap(), &future));
+    assert!(manager.future(&tp()).is_none());
+    assert_eq!(folders(&disk, "/b"), ["t-0"]);
+    assert!(folders(&disk, "/a")[0].ends_with("-delete"));
+    // The old log takes nothing any more; the new one goes on.
+    assert!(
+        current
+            .append_as_leader(&batch(1, 10, NOW), 3, AppendOrigin::Client, NOW)
+            .is_err()
+    );
+    append(&moved, 5);
+    moved.check_invariants();
+    assert_eq!(moved.log_end_offset(), 15);
+    let checkpoint = |dir: &str, name: &str| {
+        let path = Path::new(dir).join(name);
+        String::from_utf8(disk.read(&path).unwrap()).unwrap()
+    };
+    assert_eq!(checkpoint("/a", "recovery-point-offset-checkpoint"), "0\n0\n");
+    assert_eq!(
+        checkpoint("/b", "recovery-point-offset-checkpoint"),
+        "0\n1\nt 0 10\n"
+    );
+    assert_eq!(
+        checkpoint("/b", "replication-offset-checkpoint"),
+        "0\n1\nt 0 10\n"
+    );
+
+    drop((current, future, moved));
+    manager.shutdown(1).unwrap();
+    drop(manager);
+    let manager = open(&disk);
+    load(&manager);
+    assert_eq!(manager.get(&tp()).unwrap().log_end_offset(), 15);
+    assert_eq!(*manager.get(&tp()).unwrap().parent_dir(), *Path::new("/b"));
+}
+
+#[test]
+fn copy_is_found_again_after_a_start() {
+    let (disk, manager, current, future) = copied();
+    append(&current, 3);
+    drop((manager, current, future));
+    let manager = open(&disk);
+    load(&manager);
+    let future = manager.future(&tp()).unwrap();
+    assert_eq!(future.log_end_offset(), 10);
+    assert_eq!(future.topic_id(), Some(TOPIC_ID));
+    assert_eq!(manager.get(&tp()).unwrap().log_end_offset(), 13);
+    assert!(manager.cleaner.manager.is_paused(&tp()));
+    manager.delete_future(&tp()).unwrap();
+    assert!(!manager.cleaner.manager.is_paused(&tp()));
+    assert!(folders(&disk, "/b")[0].ends_with("-delete"));
+}
+
+#[test]
+fn start_after_the_swap_was_cut_in_two_keeps_one_of_the_logs_and_sets_the_other_aside() {
+    let (disk, manager, current, future) = copied();
+    future.flush().unwrap();
+    let from = future.dir();
+    drop((manager, current, future));
+    disk.rename(&from, Path::new("/b/t-0")).unwrap();
+
+    let manager = open(&disk);
+    load(&manager);
+    let log = manager.get(&tp()).unwrap();
+    assert_eq!(log.log_end_offset(), 10);
+    append(&log, 1);
+    let all = [folders(&disk, "/a"), folders(&disk, "/b")].concat();
+    assert_eq!(all.iter().filter(|name| *name == "t-0").count(), 1);
+    assert_eq!(all.iter().filter(|name| name.ends_with("-stray")).count(), 1);
+}
+
+#[test]
+fn two_logs_of_which_none_is_the_other_s_beginning_stop_the_start() {
+    let disk = Arc::new(SimDisk::new());
+    for (dir, epoch) in [("/a", 3), ("/b", 4)] {
+        let manager = open_manager(disk.clone(), TestClock::at(NOW), &[PathBuf::from(dir)]);
+        load(&manager);
+        let log = manager
+            .get_or_create(&tp(), Some(TOPIC_ID), LogConfig::default())
+            .unwrap();
+        log.append_as_leader(&batch(2, 10, NOW), epoch, AppendOrigin::Client, NOW)
+            .unwrap();
+        drop(log);
+        manager.shutdown(1).unwrap();
+    }
+    let manager = open(&disk);
+    let error = manager
+        .load_logs(&|_| LogConfig::default(), &|_| false)
+        .unwrap_err();
+    assert!(error.to_string().contains("Duplicate log directories"), "{error}");
+}
+
+#[test]
+fn cleaner_checkpoint_moves_with_the_log() {
+    let (disk, manager, current, future) = copied();
+    manager.cleaner.manager.done(&current, Some(7)).unwrap();
+    manager.replace_current_with_future(&tp()).unwrap();
+    let checkpoint = |dir: &str| {
+        let path = Path::new(dir).join("cleaner-offset-checkpoint");
+        String::from_utf8(disk.read(&path).unwrap()).unwrap()
+    };
+    assert_eq!(checkpoint("/a"), "0\n0\n");
+    assert_eq!(checkpoint("/b"), "0\n1\nt 0 7\n");
+    assert!(!manager.cleaner.manager.is_paused(&tp()));
+    assert_eq!(manager.cleaner.manager.first_dirty_offset_of(&future), 7);
+}
+
+#[test]
+fn copy_is_not_begun_while_a_directory_is_offline() {
+    let disk = Arc::new(SimDisk::new());
+    let three = [dirs(), vec![PathBuf::from("/c")]].concat();
+    let manager = open_manager(disk.clone(), TestClock::at(NOW), &three);
+    load(&manager);
+    let current = manager
+        .get_or_create_in(&tp(), Some(TOPIC_ID), LogConfig::default(), Some(Path::new("/a")))
+        .unwrap();
+    manager.fail_log_dir(Path::new("/c"));
+    assert!(manager.create_future(&current, Path::new("/b")).is_err());
+}
+
+#[test]
+fn deleted_partition_takes_its_copy_along() {
+    let (disk, manager, _current, _future) = copied();
+    manager.async_delete(&tp()).unwrap();
+    assert!(manager.future(&tp()).is_none());
+    assert!(folders(&disk, "/a")[0].ends_with("-delete"));
+    assert!(folders(&disk, "/b")[0].ends_with("-delete"));
+}
+
+#[test]
+fn new_log_is_made_where_it_was_wished_for() {
+    let disk = Arc::new(SimDisk::new());
+    let manager = open(&disk);
+    load(&manager);
+    manager.set_preferred_log_dir(&tp(), Path::new("/b"));
+    let log = manager
+        .get_or_create(&tp(), Some(TOPIC_ID), LogConfig::default())
+        .unwrap();
+    assert_eq!(*log.parent_dir(), *Path::new("/b"));
+}
