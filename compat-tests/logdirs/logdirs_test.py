@@ -136,7 +136,7 @@ def moves_over_a_restart(node):
     node.move(*(("cut", index, wish[1]) for index, wish in enumerate(wishes)))
     node.server.stop(signal.SIGKILL)
     node.server.start()
-    until(lambda: all(node.place_of(name) == wish for name, wish in wishes), "the moves after a kill -9")
+    until(lambda: all(node.place_of(name) == wish for name, wish in wishes), f"the moves after a kill -9 {wishes}")
     if node.count("cut", 20_000) != 20_000:
         raise AssertionError("records are missing after the moves")
 

@@ -23,6 +23,7 @@ use super::checkpoint::{
 use super::log_cleaner::Cleaner;
 use super::log_dir::{Deletion, LogContext, LogDir, ProducerStateConfig, RecoveryPointCheckpointer};
 use super::log_folder::{Folder, FolderKind};
+use super::log_move::IsAssigned;
 use super::recovery::LogLoader;
 use super::{LogConfig, LogError, Reserve, TopicPartition, UnifiedLog};
 use crate::io::clock::Clock;
@@ -108,6 +109,8 @@ pub struct LogManager {
     pub(super) future_logs: ArcSwap<Logs>,
     /// Wishes of AlterReplicaLogDirs for partitions that are not here yet.
     pub(super) preferred_dirs: Mutex<HashMap<TopicPartition, PathBuf>>,
+    /// Whether a log is where the metadata says: which of two is meant.
+    pub(super) is_assigned: Mutex<Option<IsAssigned>>,
     /// Held while logs are made, removed or moved.
     changes: Mutex<()>,
     pub(super) background: Mutex<Option<thread::JoinHandle<()>>>,
@@ -215,6 +218,7 @@ impl LogManager {
             logs,
             future_logs: ArcSwap::default(),
             preferred_dirs: Mutex::default(),
+            is_assigned: Mutex::default(),
             changes: Mutex::new(()),
             background: Mutex::new(None),
             cleaner: Arc::default(),
@@ -256,6 +260,7 @@ impl LogManager {
         if let Some(error) = lock(&fatal).take() {
             return Err(error);
         }
+        lock(&self.is_assigned).take();
         let (logs, future_logs) = std::mem::take(&mut *lock(&loaded));
         self.logs.store(Arc::new(logs));
         for topic_partition in future_logs.keys() {
@@ -385,7 +390,7 @@ impl LogManager {
         let Some(other) = logs.insert(folder.topic_partition.clone(), Arc::clone(&log)) else {
             return Ok(());
         };
-        match Self::resolve_duplicate(Arc::clone(&log), Arc::clone(&other)) {
+        match self.resolve_duplicate(Arc::clone(&log), Arc::clone(&other)) {
             Some((kept, extra)) => {
                 logs.insert(folder.topic_partition.clone(), kept);
                 tracing::warn!(

@@ -11,6 +11,7 @@
 //! it whole. (Kafka leaves it in the page cache, and refuses to start at step 2.)
 //! Invariants: a partition has one future log at most, in another directory than its current one; its cleaning is paused meanwhile.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,7 +23,21 @@ use super::log_folder::Folder;
 use super::log_manager::{Logs, ManagedDir};
 use super::{LogError, LogManager, TopicPartition, UnifiedLog};
 
+/// Says for a log whether the metadata has it where it is.
+pub struct IsAssigned(Box<dyn Fn(&UnifiedLog) -> bool + Send + Sync>);
+
+impl fmt::Debug for IsAssigned {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("IsAssigned")
+    }
+}
+
 impl LogManager {
+    /// Before the logs are loaded: a crash in the middle of a move leaves two of one partition.
+    pub fn set_assigned(&self, is_assigned: impl Fn(&UnifiedLog) -> bool + Send + Sync + 'static) {
+        *super::log_manager::lock(&self.is_assigned) = Some(IsAssigned(Box::new(is_assigned)));
+    }
+
     /// The entry of `log.dirs` that is meant by an absolute path.
     pub fn find_log_dir(&self, absolute: &Path) -> Option<&PathBuf> {
         let is_it = |dir: &&PathBuf| {
@@ -193,10 +208,19 @@ impl LogManager {
     /// Two folders of one partition: the process ended in the middle of a swap, if the one has all that the other has. Gives the one that
     /// lacks nothing, and the other.
     pub(super) fn resolve_duplicate(
+        &self,
         one: Arc<UnifiedLog>,
         other: Arc<UnifiedLog>,
     ) -> Option<(Arc<UnifiedLog>, Arc<UnifiedLog>)> {
-        let (longer, shorter) = if one.log_end_offset() >= other.log_end_offset() {
+        // Both lack nothing, as a rule: then the move was as good as done.
+        let is_assigned = super::log_manager::lock(&self.is_assigned);
+        let is_meant = |log: &UnifiedLog| {
+            is_assigned
+                .as_ref()
+                .is_some_and(|is_assigned| (is_assigned.0)(log))
+        };
+        let rank = |log: &Arc<UnifiedLog>| (log.log_end_offset(), is_meant(log));
+        let (longer, shorter) = if rank(&one) >= rank(&other) {
             (one, other)
         } else {
             (other, one)

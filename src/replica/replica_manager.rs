@@ -338,7 +338,16 @@ impl ReplicaManager {
         }
     }
 
-    fn load_logs(&self, image: &MetadataImage) -> Result<(), LogError> {
+    fn load_logs(&self, image: &Arc<MetadataImage>) -> Result<(), LogError> {
+        let (assigned, directories, node_id) = (image.clone(), self.directories.clone(), self.config.node_id);
+        self.log_manager.set_assigned(move |log| {
+            let partition = log.topic_partition().partition;
+            let registration = log
+                .topic_id()
+                .and_then(|id| assigned.topics.partition(id, partition));
+            let directory = registration.and_then(|registration| registration.directory_of(node_id));
+            directory.is_some() && directory == directories.id_of(&log.parent_dir())
+        });
         let config_of = |topic: &str| (self.topic_log_config)(&image.configs.topic_overrides(topic));
         self.log_manager
             .load_logs(&config_of, &|log| self.is_stray(image, log))
