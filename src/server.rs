@@ -53,12 +53,13 @@ pub enum ServerError {
     Fatal(String),
 }
 
-/// Threads of the control plane: few, they only ever wait or decide.
-const CONTROL_THREADS: usize = 2;
+/// Threads of the control plane: few, they only ever wait or decide. Coordinators write from all but one.
+const CONTROL_THREADS: usize = 3;
 /// Requests of thousands of elements take turns on it, so that they hold no others up.
 const BULK_THREADS: usize = 1;
-/// Threads for file work of the background tasks, made when needed and ended when idle.
-const BLOCKING_THREADS_MAX: usize = 16;
+/// Threads for work that may hang in a file, made when needed and ended when idle. `replica::disk_gate` takes up to 16 of
+/// them for a directory whose disk stalls.
+const BLOCKING_THREADS_MAX: usize = 128;
 
 /// Runs a formatted node until SIGTERM or SIGINT; returns when it has shut down cleanly.
 pub fn run(config: KafkaConfig) -> Result<(), ServerError> {
@@ -122,9 +123,9 @@ fn runtime(name: &'static str, threads: usize) -> Result<Runtime, ServerError> {
         })
 }
 
-/// One data worker a processor.
+/// One data worker a processor, and one that is never in a file (`replica::disk_gate`).
 fn data_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    std::thread::available_parallelism().map_or(1, usize::from) + 1
 }
 
 /// A configuration that this version would run wrongly does not start.

@@ -55,7 +55,7 @@ pub async fn handle(
                 partition: partition.partition_index,
             };
             if !duplicates.contains(&topic_partition) {
-                answers.push(list_offset(context, &request, &topic_partition, partition));
+                answers.push(list_offset(context, &request, &topic_partition, partition).await);
             } else if answered.insert(topic_partition) {
                 answers.push(failed(partition, ErrorCode::InvalidRequest));
             }
@@ -108,7 +108,7 @@ fn offset_spec(timestamp: i64, version: i16) -> Option<OffsetSpec> {
     (version >= since).then_some(spec)
 }
 
-fn list_offset(
+async fn list_offset(
     context: &RequestContext,
     request: &ListOffsetsRequest,
     topic_partition: &TopicPartition,
@@ -125,14 +125,15 @@ fn list_offset(
     // Any other negative epoch is one that is long over (FENCED_LEADER_EPOCH).
     let current_leader_epoch =
         (partition.current_leader_epoch != -1).then_some(partition.current_leader_epoch);
-    let found = context.broker.replica_manager.list_offset(
+    let only_from_leader = request.replica_id.0 != DEBUGGING_REPLICA_ID;
+    let found = context.broker.replica_manager.find_offset(
         topic_partition,
         spec,
         isolation,
         current_leader_epoch,
-        request.replica_id.0 != DEBUGGING_REPLICA_ID,
+        only_from_leader,
     );
-    match found {
+    match found.await {
         Ok(Some(found)) => {
             let mut answer = failed(partition, ErrorCode::None);
             answer.timestamp = found.timestamp;

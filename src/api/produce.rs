@@ -55,13 +55,16 @@ pub async fn handle(
     let timeout_ms = request.timeout_ms.max(0) as u64;
     let internal_topics_allowed = context.client_id_or_empty() == ADMIN_CLIENT_ID;
     let (shape, entries) = sort_out(context.api_version, request, &context.broker.metadata.image());
-    let appended = context.broker.replica_manager.append_records(
-        timeout_ms,
-        acks,
-        internal_topics_allowed,
-        entries,
-        &Default::default(),
-    );
+    let replica_manager = &context.broker.replica_manager;
+    let appended = replica_manager
+        .append_records(
+            timeout_ms,
+            acks,
+            internal_topics_allowed,
+            entries,
+            &Default::default(),
+        )
+        .await;
     if acks == 0 {
         return Ok(without_answer(context, &shape, appended));
     }

@@ -3,3 +3,5 @@
 pub mod clock;
 pub mod disk;
 pub mod sim_disk;
+#[cfg(test)]
+pub mod stalling_disk;

@@ -203,6 +203,22 @@ fn floor_of_free_bytes_refuses_appends_below_it() {
 }
 
 #[test]
+fn what_a_start_gave_up_for_the_metadata_log_is_not_taken_by_appends() {
+    let node = new_node();
+    node.append(&batch(1, 60, NOW), 0).unwrap();
+    node.disk.crash_process();
+    node.disk.set_capacity(Some(node.disk.used() + 300_000));
+    let node = open(&node.disk, &node.clock).unwrap();
+    node.manager
+        .set_reserve(Reserve::new(node.disk.clone(), Path::new("/d"), 200_000));
+    let error = node.append(&batch(1, 60, NOW), 0).unwrap_err();
+    assert!(error.is_no_space(), "{error}");
+    node.check();
+    node.disk.set_capacity(Some(node.disk.used() + 1_000_000));
+    node.append(&batch(1, 60, NOW), 0).unwrap();
+}
+
+#[test]
 fn tail_that_cannot_be_cut_off_is_cut_off_before_the_next_append() {
     let node = new_node();
     node.append(&batch(3, 60, NOW), 0).unwrap();

@@ -34,6 +34,8 @@ struct RoomGate {
     next_probe_ms: AtomicI64,
     /// `kavka.log.min.free.bytes`: below it the directory counts as full.
     min_free_bytes: AtomicU64,
+    /// What the metadata log may need beside them (`Reserve`).
+    reserve_bytes: AtomicU64,
 }
 
 /// One entry of `log.dirs`.
@@ -157,9 +159,29 @@ impl LogDir {
         self.room.min_free_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// What a start gave up for the metadata log is not for appends: they wait for more room than that.
+    pub fn set_reserve(&self, reserve: &Reserve, disk: &dyn Disk) {
+        self.room.reserve_bytes.store(reserve.bytes(), Ordering::Relaxed);
+        let needed = reserve.bytes().saturating_mul(2).saturating_add(REOPEN_BYTES);
+        let is_short = || {
+            disk.space(&self.path)
+                .is_ok_and(|space| space.usable_bytes < needed)
+        };
+        if reserve.bytes() > 0 && reserve.is_missing() && is_short() {
+            tracing::error!("dir {} is full: appends are refused", self.path.display());
+            self.room.is_full.store(true, Ordering::Release);
+        }
+    }
+
     /// Looks how much is free: below the floor the directory is full, well above it is not any more.
     pub fn probe_room(&self, disk: &dyn Disk) {
         let floor = self.room.min_free_bytes.load(Ordering::Relaxed);
+        let reopen = self
+            .room
+            .reserve_bytes
+            .load(Ordering::Relaxed)
+            .saturating_add(floor)
+            .saturating_add(REOPEN_BYTES);
         let was_full = self.is_full();
         if !was_full && floor == 0 {
             return;
@@ -173,7 +195,7 @@ impl LogDir {
                     self.path.display()
                 );
             }
-            Ok(space) if was_full && space.usable_bytes >= floor.saturating_add(REOPEN_BYTES) => {
+            Ok(space) if was_full && space.usable_bytes >= reopen => {
                 self.room.is_full.store(false, Ordering::Release);
                 tracing::info!(
                     "{} bytes are free in dir {}: appends are taken again",

@@ -702,6 +702,9 @@ impl LogManager {
 
     /// What the metadata log may give up on a full disk.
     pub fn set_reserve(&self, reserve: Reserve) {
+        for dir in &self.dirs {
+            dir.dir.set_reserve(&reserve, self.disk());
+        }
         // A node has one.
         let _ = self.context.reserve.set(reserve);
     }

@@ -32,6 +32,14 @@ impl Reserve {
         }
     }
 
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn is_missing(&self) -> bool {
+        !self.disk.exists(&self.path)
+    }
+
     fn usable_bytes(&self) -> io::Result<u64> {
         let dir = self.path.parent().unwrap_or(&self.path);
         Ok(self.disk.space(dir)?.usable_bytes)

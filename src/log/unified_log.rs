@@ -135,6 +135,8 @@ pub struct UnifiedLog {
     pub(crate) writer: Mutex<Writer>,
     /// The lowest offset that the log was truncated to since the cleaner asked; `i64::MAX`: it was not.
     pub(crate) lowest_truncation: AtomicI64,
+    /// Held by whoever syncs: those who come meanwhile find that one sync has done it for all of them.
+    pub(crate) flushing: Mutex<()>,
     /// Held while segments are removed or replaced; taken before `writer`, which appends alone need.
     pub(crate) removal: Mutex<()>,
     pub(crate) weak: Weak<UnifiedLog>,
@@ -190,6 +192,7 @@ impl UnifiedLog {
                 lacks_snapshot: false,
             }),
             lowest_truncation: AtomicI64::new(i64::MAX),
+            flushing: Mutex::new(()),
             removal: Mutex::new(()),
             weak: Weak::clone(weak),
         });

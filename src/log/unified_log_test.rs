@@ -550,3 +550,47 @@ fn topic_id_is_written_once_and_another_is_refused() {
     assert!(matches!(other, Err(LogError::InconsistentTopicId { .. })));
     assert_eq!(fixture.log.topic_id(), Some(id));
 }
+
+#[test]
+fn one_sync_serves_all_appends_that_wait_for_it() {
+    use crate::io::stalling_disk::{StallingCall, StallingDisk};
+    let disk = Arc::new(StallingDisk::new(Arc::new(SimDisk::new())));
+    let manager = open_manager(disk.clone(), TestClock::at(NOW), &[PathBuf::from("/d")]);
+    manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+    let log = manager
+        .get_or_create(
+            &TopicPartition::new("t", 0),
+            None,
+            config_with(&[("flush.messages", "1")]),
+        )
+        .unwrap();
+    let append = || {
+        log.append_as_leader(&batch(1, 10, NOW), 0, AppendOrigin::Client, NOW)
+            .unwrap()
+    };
+    // The small files are synced with the first one.
+    append();
+    let before = disk.syncs();
+    disk.stall(Path::new("/d/t-0"), StallingCall::Sync);
+    let wait_until = |condition: &dyn Fn() -> bool| {
+        while !condition() {
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(append);
+        wait_until(&|| disk.hanging() == 1);
+        // A sync that hangs holds no append back.
+        let others: Vec<_> = (0..7).map(|_| scope.spawn(append)).collect();
+        wait_until(&|| log.log_end_offset() == 9);
+        assert!(others.iter().all(|other| !other.is_finished()), "not durable yet");
+        assert_eq!(log.recovery_point(), 1);
+        disk.release();
+        first.join().unwrap();
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+    assert_eq!(log.recovery_point(), 9);
+    assert_eq!(disk.syncs() - before, 2);
+}

@@ -29,7 +29,7 @@ impl ReplicaManager {
         params: &FetchParams,
         partitions: &[(TopicIdPartition, FetchPartition)],
     ) -> FetchResult {
-        let mut read = self.read_from_log(params, partitions, true);
+        let mut read = self.read_from_log(params, partitions, true).await;
         if params.max_wait_ms == 0 || partitions.is_empty() {
             return read.result;
         }
@@ -50,7 +50,7 @@ impl ReplicaManager {
                 None => Instant::now() < deadline,
             };
             drop(watching);
-            read = self.read_from_log(params, partitions, false);
+            read = self.read_from_log(params, partitions, false).await;
             if !woken {
                 break;
             }
@@ -58,7 +58,7 @@ impl ReplicaManager {
         read.result
     }
 
-    fn read_from_log(
+    async fn read_from_log(
         &self,
         params: &FetchParams,
         partitions: &[(TopicIdPartition, FetchPartition)],
@@ -79,14 +79,20 @@ impl ReplicaManager {
             let data = match self.partition_to_fetch(id) {
                 Ok(partition) => {
                     let events = partition.waiters.events();
-                    let found = partition.fetch_records(
-                        params,
-                        request,
-                        max_bytes,
-                        min_one_message,
-                        is_first_read,
-                        now_ms,
-                    );
+                    let (reading, params, request) = (partition.clone(), params.clone(), *request);
+                    let work = move || {
+                        reading.fetch_records(
+                            &params,
+                            &request,
+                            max_bytes,
+                            min_one_message,
+                            is_first_read,
+                            now_ms,
+                        )
+                    };
+                    let log_dir = partition.log().parent_dir();
+                    let found = self.gate.run(&log_dir, false, work).await;
+                    let found = found.unwrap_or(Err(ReplicaError::RequestTimedOut));
                     read.read_from.push((partition, events));
                     found
                 }

@@ -201,8 +201,8 @@ impl Appended {
 pub type VerificationGuards = HashMap<TopicPartition, VerificationGuard>;
 
 impl ReplicaManager {
-    /// Stage one of a produce: synchronous, fixes the order. One append a partition.
-    pub fn append_records(
+    /// Stage one of a produce: fixes the order. One append a partition, without a wait but for a disk that stalls.
+    pub async fn append_records(
         &self,
         timeout_ms: u64,
         required_acks: i16,
@@ -227,8 +227,9 @@ impl ReplicaManager {
                     topic: topic.to_owned(),
                 })
             } else {
-                let (result, partition) =
-                    self.append_to_local_log(&topic_id_partition, &records, required_acks, now_ms, guards);
+                let (result, partition) = self
+                    .append_to_local_log(&topic_id_partition, records, required_acks, now_ms, guards)
+                    .await;
                 if required_acks == -1
                     && let Some(partition) = partition
                 {
@@ -258,10 +259,10 @@ impl ReplicaManager {
     }
 
     /// The partition comes back if there is something to wait for.
-    fn append_to_local_log(
+    async fn append_to_local_log(
         &self,
         id: &TopicIdPartition,
-        records: &Bytes,
+        records: Bytes,
         required_acks: i16,
         now_ms: i64,
         guards: &VerificationGuards,
@@ -275,8 +276,15 @@ impl ReplicaManager {
             guard: guards.get(&id.topic_partition).copied(),
             ..Default::default()
         };
-        let origin = AppendOrigin::Client;
-        match partition.append_as_leader(records, origin, required_acks, None, now_ms, &check) {
+        let log_dir = partition.log().parent_dir();
+        let syncs = partition.log().config().flush_messages < i64::MAX;
+        let appending = partition.clone();
+        let append = move || {
+            let origin = AppendOrigin::Client;
+            appending.append_as_leader(&records, origin, required_acks, None, now_ms, &check)
+        };
+        let appended = self.gate.run(&log_dir, syncs, append).await;
+        match appended.unwrap_or(Err(ReplicaError::RequestTimedOut)) {
             Ok(info) => (AppendResult::appended(&info), Some(partition)),
             Err(error) => {
                 tracing::debug!(partition = %id.topic_partition, %error, "append refused");

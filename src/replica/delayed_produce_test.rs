@@ -68,6 +68,7 @@ async fn results_keep_the_order_of_the_entries_and_fail_one_by_one() {
     let results = fixture
         .manager
         .append_records(1_000, -1, false, entries, &Default::default())
+        .await
         .into_results();
     assert!(matches!(
         results[0].1.error,

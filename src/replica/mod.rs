@@ -8,6 +8,7 @@
 //!   delayed_produce   append now, wait for the replicas      delayed_fetch   read now, wait for more
 //!   delayed_delete_records   move the log start now, wait for the followers
 //!     purgatory       who waits on a partition and what wakes them
+//!   disk_gate         a disk that stalls holds no worker but one
 //!   partition         roles, append, read, high watermark: the shell around replica_state*
 //! alter_log_dirs      replicas on their way to another log directory    directory_assignments   the controller is told where they lie
 //! fetch_session_cache the shell around fetch_session*        producer_ids    ids in blocks from the controller
@@ -19,6 +20,7 @@ pub mod delayed_delete_records;
 pub mod delayed_fetch;
 pub mod delayed_produce;
 pub mod directory_assignments;
+pub mod disk_gate;
 pub mod error;
 pub mod fetch;
 pub mod fetch_session;
@@ -35,6 +37,7 @@ pub use alter_log_dirs::AlterLogDirError;
 pub use delayed_delete_records::{DeleteRecordsResult, DeletedRecords};
 pub use delayed_produce::{AppendResult, Appended, RecordError, VerificationGuards};
 pub use directory_assignments::{ControllerDirectoryAssigner, DirectoryAssigner, DirectoryAssignments};
+pub use disk_gate::{DiskGate, Pass};
 pub use error::ReplicaError;
 pub use fetch::{
     AbortedTransaction, DivergingEpoch, FetchIsolation, FetchParams, FetchPartition, FetchPartitionData,

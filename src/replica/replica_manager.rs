@@ -25,6 +25,7 @@ use crate::metadata::{
     ConfigResourceType, MetadataCache, MetadataDelta, MetadataImage, MetadataPublisher, PartitionInfo,
 };
 use crate::replica::alter_log_dirs::{Moves, assignment_differs};
+use crate::replica::disk_gate::DiskGate;
 use crate::replica::fetch_session_cache::FetchSessionCache;
 use crate::replica::partition::PartitionContext;
 use crate::replica::{
@@ -39,6 +40,8 @@ pub struct ReplicaManagerConfig {
     pub node_id: i32,
     pub replica_lag_time_max_ms: i64,
     pub max_incremental_fetch_session_cache_slots: usize,
+    /// Threads of the runtime that requests run on.
+    pub data_workers: usize,
     /// `transaction.partition.verification.enable`.
     pub transaction_partition_verification_enable: bool,
     /// `directory.id` of the log directories.
@@ -72,6 +75,8 @@ pub struct ReplicaManager {
     changes: Mutex<()>,
     has_some_without_room: AtomicBool,
     fetch_sessions: FetchSessionCache,
+    /// Between requests and the files.
+    pub(crate) gate: DiskGate,
     /// `None` until the first image was published.
     started: watch::Sender<Option<Result<(), LogError>>>,
 }
@@ -86,7 +91,9 @@ impl ReplicaManager {
     ) -> Arc<Self> {
         let fetch_sessions = FetchSessionCache::new(config.max_incremental_fetch_session_cache_slots);
         let directories = DirectoryAssignments::new(config.node_id, config.directory_ids.clone());
+        let gate = DiskGate::new(log_manager.log_dirs(), config.data_workers, clock.clone());
         Arc::new_cyclic(|weak| Self {
+            gate,
             directories,
             moves: Moves::default(),
             weak: weak.clone(),
@@ -186,6 +193,22 @@ impl ReplicaManager {
     ) -> Result<Option<OffsetResult>, ReplicaError> {
         let partition = self.get_partition(topic_partition)?;
         partition.list_offset(spec, isolation, current_leader_epoch, only_from_leader)
+    }
+
+    /// The same for a request: reads files, which may be on a disk that stalls.
+    pub async fn find_offset(
+        &self,
+        topic_partition: &TopicPartition,
+        spec: OffsetSpec,
+        isolation: Option<FetchIsolation>,
+        current_leader_epoch: Option<i32>,
+        only_from_leader: bool,
+    ) -> Result<Option<OffsetResult>, ReplicaError> {
+        let partition = self.get_partition(topic_partition)?;
+        let log_dir = partition.log().parent_dir();
+        let work = move || partition.list_offset(spec, isolation, current_leader_epoch, only_from_leader);
+        let found = self.gate.run(&log_dir, false, work).await;
+        found.unwrap_or(Err(ReplicaError::RequestTimedOut))
     }
 
     /// (epoch, end offset); `None` where the epoch is not known.

@@ -65,6 +65,16 @@ pub fn topic_partition(topic: &str) -> TopicPartition {
     TopicPartition::new(topic, 0)
 }
 
+/// What has nothing to wait for: work on a disk that does not stall.
+pub fn at_once<T>(future: impl std::future::Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("it waits"),
+    }
+}
+
 impl Fixture {
     pub fn new() -> Self {
         Self::on(Arc::new(SimDisk::new()), Arc::default())
@@ -99,6 +109,7 @@ impl Fixture {
                 .zip((0..).map(directory_id))
                 .collect::<BTreeMap<_, _>>(),
             alter_log_dirs_threads: 1,
+            data_workers: 64,
             transaction_partition_verification_enable: true,
         };
         let metadata = MetadataCache::default();
@@ -129,13 +140,13 @@ impl Fixture {
 
     pub fn append(&self, topic: &str, acks: i16, records: Bytes) -> crate::replica::Appended {
         let partition = TopicIdPartition::new(Uuid::nil(), topic, 0);
-        self.manager.append_records(
+        at_once(self.manager.append_records(
             1_000,
             acks,
             false,
             vec![(partition, records)],
             &Default::default(),
-        )
+        ))
     }
 
     /// Appends with acks=1 and gives the size of what was appended.

@@ -152,7 +152,11 @@ impl Components {
         let group_coordinator = GroupCoordinatorService::new(
             config.node_id,
             GroupConfig::new(&config),
-            Arc::new(ReplicaLog::new(replica_manager.clone())),
+            Arc::new(ReplicaLog::new(
+                replica_manager.clone(),
+                super::CONTROL_THREADS,
+                clock.clone(),
+            )),
             clock.clone(),
             cache.clone(),
             control.handle().clone(),
@@ -507,6 +511,7 @@ fn build_replica_manager(
                 config.max_incremental_fetch_session_cache_slots,
             )
             .unwrap_or(0),
+            data_workers: super::data_threads(),
             transaction_partition_verification_enable: config.transaction_partition_verification_enable,
         },
         log_manager.clone(),

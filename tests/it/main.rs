@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bad_input;
+mod full_disk;
 mod groups;
 mod heavy_clients;
 mod log_dirs;

@@ -1,12 +1,14 @@
 //! The door to the log under a coordinator. The replica manager is behind it; tests put a vector there.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::io::clock::Clock;
 use crate::log::{LogError, TopicPartition, TransactionCheck};
 use crate::protocol::ErrorCode;
-use crate::replica::{LeaderOffsets, PartitionListener, ReplicaError, ReplicaManager};
+use crate::replica::{DiskGate, LeaderOffsets, PartitionListener, ReplicaError, ReplicaManager};
 
 /// A partition's log as its leader's coordinator sees it.
 pub trait PartitionLog: Send + Sync + 'static {
@@ -26,6 +28,10 @@ pub trait PartitionLog: Send + Sync + 'static {
         max_bytes: usize,
     ) -> Result<Bytes, ReplicaError>;
     fn leader_offsets(&self, topic_partition: &TopicPartition) -> Result<LeaderOffsets, ReplicaError>;
+    /// What stands before the files, and the directory that the partition lies in. `None`: nothing can hang.
+    fn gate(&self, _topic_partition: &TopicPartition) -> Option<(&DiskGate, Arc<Path>)> {
+        None
+    }
     /// `max.message.bytes` of the topic.
     fn max_message_bytes(&self, topic_partition: &TopicPartition) -> usize;
     fn add_listener(&self, topic_partition: &TopicPartition, listener: Arc<dyn PartitionListener>) -> bool;
@@ -35,11 +41,17 @@ pub trait PartitionLog: Send + Sync + 'static {
 /// The real one.
 pub struct ReplicaLog {
     replica_manager: Arc<ReplicaManager>,
+    gate: DiskGate,
 }
 
 impl ReplicaLog {
-    pub fn new(replica_manager: Arc<ReplicaManager>) -> Self {
-        Self { replica_manager }
+    /// `workers`: threads of the runtime that the coordinators run on.
+    pub fn new(replica_manager: Arc<ReplicaManager>, workers: usize, clock: Arc<dyn Clock>) -> Self {
+        let gate = DiskGate::new(replica_manager.log_manager().log_dirs(), workers, clock);
+        Self {
+            replica_manager,
+            gate,
+        }
     }
 }
 
@@ -69,6 +81,11 @@ impl PartitionLog for ReplicaLog {
         self.replica_manager
             .get_partition(topic_partition)?
             .leader_offsets()
+    }
+
+    fn gate(&self, topic_partition: &TopicPartition) -> Option<(&DiskGate, Arc<Path>)> {
+        let partition = self.replica_manager.get_partition(topic_partition).ok()?;
+        Some((&self.gate, partition.log().parent_dir()))
     }
 
     fn max_message_bytes(&self, topic_partition: &TopicPartition) -> usize {

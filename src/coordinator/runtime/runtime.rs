@@ -19,7 +19,7 @@ use crate::io::clock::Clock;
 use crate::log::TopicPartition;
 use crate::metadata::MetadataCache;
 use crate::protocol::{ApiError, ErrorCode};
-use crate::replica::PartitionListener;
+use crate::replica::{PartitionListener, Pass};
 
 #[derive(Debug, Clone)]
 pub struct RuntimeConfig {
@@ -348,7 +348,7 @@ async fn run<S: CoordinatorShard>(
         );
         context.start(&common.metadata.image());
         shared.state.store(ACTIVE, Ordering::Release);
-        let out_of_sync = serve(&common, &mut context, &shared, &mut events).await;
+        let out_of_sync = serve(&common, &topic_partition, &mut context, &shared, &mut events).await;
         context.unload();
         if !out_of_sync || shared.is_stopped() {
             break;
@@ -390,19 +390,42 @@ async fn load_partition<S: CoordinatorShard>(
     }
 }
 
+/// A turn appends, which may hang: the control plane goes on without this thread then.
+async fn through_the_gate<S: CoordinatorShard, T>(
+    common: &Common<S>,
+    topic_partition: &TopicPartition,
+    turn: impl FnOnce() -> T,
+) -> T {
+    let Some((gate, log_dir)) = common.log.gate(topic_partition) else {
+        return turn();
+    };
+    match gate.pass(&log_dir, false).await {
+        Some(Pass::Pooled(_permit)) => tokio::task::block_in_place(turn),
+        _inside => turn(),
+    }
+}
+
 /// Serves until stopped (false) or out of sync with the log (true).
 async fn serve<S: CoordinatorShard>(
     common: &Common<S>,
+    topic_partition: &TopicPartition,
     context: &mut PartitionContext<S>,
     shared: &Shared,
     events: &mut mpsc::Receiver<Event<S>>,
 ) -> bool {
     let high_watermark = || shared.high_watermark.load(Ordering::Acquire);
+    let mut arrived = Vec::new();
     loop {
-        context.set_leader_epoch(shared.leader_epoch.load(Ordering::Acquire));
-        context.on_high_watermark(high_watermark());
-        context.on_time();
-        if context.settle(&high_watermark).is_err() {
+        let turn = || {
+            for event in arrived.drain(..) {
+                context.handle(event);
+            }
+            context.set_leader_epoch(shared.leader_epoch.load(Ordering::Acquire));
+            context.on_high_watermark(high_watermark());
+            context.on_time();
+            context.settle(&high_watermark)
+        };
+        if through_the_gate(common, topic_partition, turn).await.is_err() {
             return true;
         }
         if shared.is_stopped() {
@@ -417,10 +440,11 @@ async fn serve<S: CoordinatorShard>(
             () = shared.bell.notified() => {}
             event = events.recv() => {
                 let Some(event) = event else { return false };
-                context.handle(event);
-                for _ in 1..OPERATIONS_A_TURN {
-                    let Ok(event) = events.try_recv() else { break };
-                    context.handle(event);
+                arrived.push(event);
+                while arrived.len() < OPERATIONS_A_TURN
+                    && let Ok(event) = events.try_recv()
+                {
+                    arrived.push(event);
                 }
             }
             () = tokio::time::sleep(wait.unwrap_or(Duration::from_secs(3600))) => {}

@@ -19,7 +19,8 @@ pub struct Node {
     pub controller_port: u16,
     directory: Arc<TempDir>,
     overrides: Vec<(String, String)>,
-    soft_limit: Option<u32>,
+    /// What the process is started through: a command that runs its arguments.
+    launcher: Vec<String>,
     output: Arc<Mutex<String>>,
 }
 
@@ -46,17 +47,25 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 impl Node {
     /// Starts a node on an empty directory; `overrides` are added to the properties of a combined node.
     pub fn start(overrides: &[(&str, &str)]) -> Node {
-        Node::prepare(None, overrides)
+        Node::start_through(Vec::new(), overrides)
     }
 
     /// The same with a soft limit of open files, as a shell would set it.
     pub fn start_with_soft_limit(descriptors: u32, overrides: &[(&str, &str)]) -> Node {
-        Node::prepare(Some(descriptors), overrides)
+        let script = format!("ulimit -S -n {descriptors} && exec \"$0\" \"$@\"");
+        Node::start_through(vec!["sh".to_owned(), "-c".to_owned(), script], overrides)
+    }
+
+    /// The same through another command, which becomes the node (exec).
+    pub fn start_through(launcher: Vec<String>, overrides: &[(&str, &str)]) -> Node {
+        let mut node = Node::new(launcher, overrides);
+        node.start_again();
+        node
     }
 
     /// Starts node 1 on a copy of a data directory; with `static_quorum` its controller stands in controller.quorum.voters.
     pub fn start_on(data: &Path, static_quorum: bool) -> Node {
-        let mut node = Node::new(None, &[]);
+        let mut node = Node::new(Vec::new(), &[]);
         if static_quorum {
             let voters = format!("1@127.0.0.1:{}", node.controller_port);
             node.overrides
@@ -67,13 +76,7 @@ impl Node {
         node
     }
 
-    fn prepare(soft_limit: Option<u32>, overrides: &[(&str, &str)]) -> Node {
-        let mut node = Node::new(soft_limit, overrides);
-        node.start_again();
-        node
-    }
-
-    fn new(soft_limit: Option<u32>, overrides: &[(&str, &str)]) -> Node {
+    fn new(launcher: Vec<String>, overrides: &[(&str, &str)]) -> Node {
         let (port, controller_port) = free_ports();
         let overrides = overrides
             .iter()
@@ -85,7 +88,7 @@ impl Node {
             controller_port,
             directory: Arc::new(tempfile::tempdir().unwrap()),
             overrides,
-            soft_limit,
+            launcher,
             output: Arc::default(),
         }
     }
@@ -124,18 +127,15 @@ impl Node {
     pub fn start_again(&mut self) {
         assert!(self.child.is_none(), "the node is running");
         self.write_properties();
-        let properties = self.properties_path();
-        let mut command = match self.soft_limit {
-            None => kavka_command(&[&properties]),
-            Some(limit) => {
-                let mut shell = Command::new("sh");
-                let script = format!("ulimit -S -n {limit} && exec \"$0\" \"$1\"");
-                shell
-                    .args(["-c", &script, env!("CARGO_BIN_EXE_kavka")])
-                    .arg(&properties);
-                captured(shell)
-            }
-        };
+        let mut command = kavka_command(&[self.properties_path().as_path()]);
+        if let [program, arguments @ ..] = self.launcher.as_slice() {
+            let mut launched = Command::new(program);
+            launched
+                .args(arguments)
+                .arg(command.get_program())
+                .args(command.get_args());
+            command = captured(launched);
+        }
         let mut child = command.spawn().unwrap();
         for pipe in [
             child

@@ -1,0 +1,201 @@
+//! Keeps a disk that stalls from holding all threads of a runtime.
+//!
+//! Work on files runs inline on the runtime's workers: with page-cache writes a hop to another thread would cost more than
+//! the work. A directory whose disk stalls holds the worker that is in it, and without this all of them, one by one.
+//!
+//! ```text
+//! directory makes progress, a slot is free    inline
+//! all slots taken by work that makes progress  let others run, look again a few times
+//! else                                         on the blocking pool, a bounded number for a directory; more wait for these
+//! ```
+//! There is one slot less than the runtime has workers, over all directories: so one worker is always there for what needs
+//! no disk. Work that is known to wait for the disk (a sync with each append) goes to the pool at once.
+//!
+//! Invariants: whoever entered leaves (guards); a directory that does not move takes no more workers; work is neither lost
+//! nor done twice, whichever way it goes.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::io::clock::Clock;
+
+/// Work that was going on for so long without any end is taken for stuck.
+const STUCK_MS: i64 = 20;
+/// How often others are let run before the pool is asked.
+const YIELDS_MAX: usize = 8;
+/// Threads of the pool that one directory may hold.
+pub const POOLED_A_DIR_MAX: usize = 16;
+
+/// Something that is entered and left: does it move?
+#[derive(Debug, Default)]
+struct Traffic {
+    inside: AtomicUsize,
+    last_progress_ms: AtomicI64,
+}
+
+impl Traffic {
+    fn enter(&self, now_ms: i64) {
+        if self.inside.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.last_progress_ms.store(now_ms, Ordering::Release);
+        }
+    }
+
+    fn leave(&self, now_ms: i64) {
+        self.last_progress_ms.store(now_ms, Ordering::Release);
+        self.inside.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn is_stuck(&self, now_ms: i64) -> bool {
+        self.inside.load(Ordering::Acquire) > 0
+            && now_ms - self.last_progress_ms.load(Ordering::Acquire) > STUCK_MS
+    }
+}
+
+/// One log directory.
+#[derive(Debug)]
+struct DirGate {
+    path: PathBuf,
+    traffic: Traffic,
+    pooled: Arc<Semaphore>,
+}
+
+/// The directories of a node, and the workers of one runtime.
+pub struct DiskGate {
+    clock: Arc<dyn Clock>,
+    dirs: Vec<DirGate>,
+    slots: Traffic,
+    slots_max: usize,
+}
+
+impl fmt::Debug for DiskGate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("DiskGate")
+            .field("dirs", &self.dirs)
+            .field("slots", &self.slots)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a piece of work may be done. Held until it is.
+#[derive(Debug)]
+pub enum Pass<'a> {
+    Inline(Inside<'a>),
+    /// On a thread that may hang.
+    Pooled(OwnedSemaphorePermit),
+}
+
+/// A worker is in a directory.
+#[derive(Debug)]
+pub struct Inside<'a> {
+    gate: &'a DiskGate,
+    dir: &'a DirGate,
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        let now_ms = self.gate.clock.monotonic_ms();
+        self.dir.traffic.leave(now_ms);
+        self.gate.slots.leave(now_ms);
+    }
+}
+
+enum Attempt<'a> {
+    Inside(Inside<'a>),
+    Busy,
+    Stuck,
+}
+
+impl DiskGate {
+    /// `workers`: threads of the runtime whose tasks pass through this gate.
+    pub fn new(log_dirs: &[PathBuf], workers: usize, clock: Arc<dyn Clock>) -> Self {
+        let dir = |path: &PathBuf| DirGate {
+            path: path.clone(),
+            traffic: Traffic::default(),
+            pooled: Arc::new(Semaphore::new(POOLED_A_DIR_MAX)),
+        };
+        Self {
+            clock,
+            dirs: log_dirs.iter().map(dir).collect(),
+            slots: Traffic::default(),
+            slots_max: workers.saturating_sub(1),
+        }
+    }
+
+    fn dir(&self, path: &Path) -> Option<&DirGate> {
+        match self.dirs.as_slice() {
+            [only] => Some(only),
+            dirs => dirs.iter().find(|dir| dir.path == path),
+        }
+    }
+
+    fn try_enter<'a>(&'a self, dir: &'a DirGate) -> Attempt<'a> {
+        let now_ms = self.clock.monotonic_ms();
+        if dir.traffic.is_stuck(now_ms) {
+            return Attempt::Stuck;
+        }
+        // Counted before it is looked at: two that come at once never take the last worker.
+        let is_stuck = self.slots.is_stuck(now_ms);
+        self.slots.enter(now_ms);
+        if self.slots.inside.load(Ordering::Acquire) > self.slots_max {
+            self.slots.inside.fetch_sub(1, Ordering::AcqRel);
+            return if is_stuck { Attempt::Stuck } else { Attempt::Busy };
+        }
+        dir.traffic.enter(now_ms);
+        Attempt::Inside(Inside { gate: self, dir })
+    }
+
+    /// Waits for a pass to a directory. `None`: it is none of the gate's, and needs none.
+    pub async fn pass(&self, log_dir: &Path, waits_for_disk: bool) -> Option<Pass<'_>> {
+        let dir = self.dir(log_dir)?;
+        if !waits_for_disk && self.slots_max > 0 {
+            for _ in 0..YIELDS_MAX {
+                match self.try_enter(dir) {
+                    Attempt::Inside(inside) => return Some(Pass::Inline(inside)),
+                    Attempt::Busy => tokio::task::yield_now().await,
+                    Attempt::Stuck => break,
+                }
+            }
+        }
+        // The semaphore is never closed.
+        let permit = dir.pooled.clone().acquire_owned().await.ok()?;
+        Some(Pass::Pooled(permit))
+    }
+
+    /// Does `work`, which may wait for the disk of this directory, inline or on the pool; `None` when the runtime ends.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        log_dir: &Path,
+        waits_for_disk: bool,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        match self.pass(log_dir, waits_for_disk).await {
+            None => Some(work()),
+            Some(Pass::Inline(inside)) => {
+                let result = work();
+                drop(inside);
+                Some(result)
+            }
+            Some(Pass::Pooled(permit)) => {
+                let pooled = tokio::task::spawn_blocking(move || {
+                    let result = work();
+                    drop(permit);
+                    result
+                });
+                match pooled.await {
+                    Ok(result) => Some(result),
+                    Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                    Err(_) => None,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "disk_gate_test.rs"]
+mod disk_gate_test;
