@@ -32,4 +32,5 @@ pub mod protocol;
 pub mod record;
 
 pub mod config;
+pub mod telemetry;
 pub mod timeline;

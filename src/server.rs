@@ -10,6 +10,7 @@
 //! neither load nor a slow disk there delays a heartbeat. Bulky requests have a thread to themselves.
 
 mod components;
+mod dynamic_config;
 mod fatal;
 mod log_tasks;
 mod registration;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::auto_topic_creation::AutoTopicCreation;
-use crate::config::KafkaConfig;
+use crate::config::{CurrentConfig, KafkaConfig};
 use crate::controller::{ControllerContext, ControllerService};
 use crate::coordinator::group::GroupCoordinatorService;
 use crate::io::clock::Clock;
@@ -23,7 +23,10 @@ use crate::replica::{ProducerIdManager, ReplicaManager};
 pub struct Broker {
     pub node_id: i32,
     pub cluster_id: String,
+    /// What the node was started with.
     pub config: Arc<KafkaConfig>,
+    /// The same under what the metadata log sets.
+    pub current_config: Arc<CurrentConfig>,
     pub clock: Arc<dyn Clock>,
     pub metadata: MetadataCache,
     pub raft: RaftClient,

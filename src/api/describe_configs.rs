@@ -2,13 +2,13 @@
 //!
 //! - 1: sources and synonyms (KIP-226). 3: types and documentation (KIP-569). 4: flexible.
 //!
-//! Documentation is answered null: kavka carries no texts. Loggers: kavka has one level for all, shown as `root`'s.
+//! Documentation is answered null: kavka carries no texts. Loggers: kavka's modules by name, and `root`.
 
 use std::collections::BTreeMap;
 
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::config::describe::{self, ConfigSource, ConfigSynonym, DescribedConfig};
-use crate::config::{ConfigDefinition, ConfigError, ConfigType, KafkaConfig};
+use crate::config::{ConfigDefinition, ConfigError, KafkaConfig, client_metrics_config};
 use crate::controller::topic_name;
 use crate::metadata::{ConfigResource, ConfigResourceType, MetadataImage};
 use crate::protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -17,13 +17,14 @@ use crate::protocol::messages::describe_configs_response::{
 };
 use crate::protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use crate::protocol::{ErrorCode, StrBytes};
+use crate::telemetry;
 
 pub async fn handle(
     context: &RequestContext,
     request: DescribeConfigsRequest,
 ) -> Result<Reply<DescribeConfigsResponse>, ApiError> {
     let image = context.broker.metadata.image();
-    let config = current_config(&context.broker.config, &image);
+    let config = context.broker.current_config.load();
     let mut response = DescribeConfigsResponse::default();
     for resource in request.resources {
         let described = describe(&image, &config, &resource);
@@ -32,21 +33,6 @@ pub async fn handle(
             .push(result(resource, described, request.include_synonyms));
     }
     Ok(Reply::Value(response))
-}
-
-/// The node's configuration under what the metadata log sets.
-fn current_config(config: &KafkaConfig, image: &MetadataImage) -> KafkaConfig {
-    let cluster_wide = image.configs.get(&ConfigResource::broker_default());
-    let own = image.configs.get(&ConfigResource::broker(config.node_id));
-    if cluster_wide.is_none() && own.is_none() {
-        return config.clone();
-    }
-    let none = BTreeMap::new();
-    let cluster_wide = cluster_wide.map_or(&none, |configs| &**configs);
-    let own = own.map_or(&none, |configs| &**configs);
-    config
-        .with_dynamic(cluster_wide, own)
-        .unwrap_or_else(|_| config.clone())
 }
 
 fn describe(
@@ -85,7 +71,7 @@ fn describe(
                     config.node_id
                 )));
             }
-            Ok(vec![root_logger()])
+            Ok(loggers())
         }
         ConfigResourceType::ClientMetrics if name.is_empty() => Err(invalid(
             "Client metrics subscription name must not be empty".to_owned(),
@@ -120,53 +106,43 @@ fn overrides(image: &MetadataImage, resource: &DescribeConfigsResource) -> BTree
         .map_or_else(BTreeMap::new, |configs| (**configs).clone())
 }
 
-fn root_logger() -> DescribedConfig {
-    use tracing::level_filters::LevelFilter;
-    let level = match LevelFilter::current() {
-        LevelFilter::OFF => "OFF",
-        LevelFilter::ERROR => "ERROR",
-        LevelFilter::WARN => "WARN",
-        LevelFilter::INFO => "INFO",
-        LevelFilter::DEBUG => "DEBUG",
-        _ => "TRACE",
-    };
-    DescribedConfig {
-        name: "root".to_owned(),
-        value: Some(level.to_owned()),
+fn loggers() -> Vec<DescribedConfig> {
+    let levels = telemetry::levels().all().into_iter();
+    let described = levels.map(|(name, level)| DescribedConfig {
+        name,
+        value: Some(level),
         read_only: false,
         source: ConfigSource::DynamicBrokerLoggerConfig,
         is_sensitive: false,
         synonyms: Vec::new(),
         config_type: None,
-    }
+    });
+    described.collect()
 }
 
-/// Name, type and default of a subscription's keys (`ClientMetricsConfigs`).
-const CLIENT_METRICS: [(&str, ConfigType, &str); 3] = [
-    ("interval.ms", ConfigType::Int, "300000"),
-    ("match", ConfigType::List, ""),
-    ("metrics", ConfigType::List, ""),
-];
-
 fn client_metrics(overrides: &BTreeMap<String, String>) -> Vec<DescribedConfig> {
-    CLIENT_METRICS
-        .iter()
-        .map(|(name, config_type, default)| {
-            let set = overrides.get(*name).cloned();
-            DescribedConfig {
-                name: (*name).to_owned(),
-                source: match set {
-                    Some(_) => ConfigSource::ClientMetricsConfig,
-                    None => ConfigSource::DefaultConfig,
-                },
-                value: Some(set.unwrap_or_else(|| (*default).to_owned())),
-                read_only: false,
-                is_sensitive: false,
-                synonyms: Vec::new(),
-                config_type: Some(*config_type),
-            }
-        })
-        .collect()
+    let described = client_metrics_config::KEYS.iter().map(|key| {
+        let set = overrides.get(key.name).cloned();
+        let source = match set {
+            Some(_) => ConfigSource::ClientMetricsConfig,
+            None => ConfigSource::DefaultConfig,
+        };
+        let synonym = |value: &String| ConfigSynonym {
+            name: key.name.to_owned(),
+            value: Some(value.clone()),
+            source,
+        };
+        DescribedConfig {
+            name: key.name.to_owned(),
+            source,
+            read_only: false,
+            is_sensitive: false,
+            synonyms: set.iter().map(synonym).collect(),
+            value: set.or(key.default.map(str::to_owned)),
+            config_type: Some(key.config_type),
+        }
+    });
+    described.collect()
 }
 
 /// A group's configs: its own over the node's `group.*` keys over the defaults.

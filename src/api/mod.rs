@@ -6,7 +6,7 @@
 //! context      what a handler knows beside the request: the node, the connection, the header
 //! reply        what a handler gives back; what the network writes
 //! error_map    errors of the layers below as error codes, exhaustively
-//! cluster_view, auto_topic_creation, authorized_operations     what several APIs share
+//! cluster_view, config_changes, auto_topic_creation, authorized_operations     what several APIs share
 //! foo.rs       one API: `pub async fn handle(&RequestContext, FooRequest) -> Result<Reply<FooResponse>, ApiError>`
 //! ```
 //!
@@ -18,6 +18,7 @@
 pub mod authorized_operations;
 pub mod auto_topic_creation;
 pub mod cluster_view;
+mod config_changes;
 pub mod context;
 pub mod current_leader;
 pub mod error_map;
@@ -27,6 +28,7 @@ pub mod router;
 pub mod table;
 
 pub mod allocate_producer_ids;
+pub mod alter_configs;
 pub mod alter_replica_log_dirs;
 pub mod api_versions;
 pub mod assign_replicas_to_dirs;
@@ -50,9 +52,11 @@ pub mod fetch;
 pub mod fetch_snapshot;
 pub mod find_coordinator;
 pub mod heartbeat;
+pub mod incremental_alter_configs;
 pub mod init_producer_id;
 pub mod join_group;
 pub mod leave_group;
+pub mod list_config_resources;
 pub mod list_groups;
 pub mod list_offsets;
 pub mod metadata;

@@ -93,10 +93,12 @@ pub static TABLE: &[ApiRow] = table! {
     InitProducerId 0 to 5 on broker => init_producer_id,
     OffsetForLeaderEpoch 2 to 4 on broker => offset_for_leader_epoch,
     DescribeConfigs 1 to 4 on both => describe_configs,
+    AlterConfigs 0 to 2 on both => alter_configs,
     AlterReplicaLogDirs 1 to 2 on broker => alter_replica_log_dirs,
     DescribeLogDirs 1 to 5 on broker => describe_log_dirs,
     CreatePartitions 0 to 3 on both => create_partitions,
     DeleteGroups 0 to 3 on broker => delete_groups,
+    IncrementalAlterConfigs 0 to 1 on both => incremental_alter_configs,
     OffsetDelete 0 to 0 on broker => offset_delete,
     Vote 0 to 2 on controller => vote,
     BeginQuorumEpoch 0 to 1 on controller => begin_quorum_epoch,
@@ -110,6 +112,7 @@ pub static TABLE: &[ApiRow] = table! {
     AllocateProducerIds 0 to 0 on controller => allocate_producer_ids,
     ControllerRegistration 0 to 0 on controller => controller_registration,
     AssignReplicasToDirs 0 to 0 on controller => assign_replicas_to_dirs,
+    ListConfigResources 0 to 1 on broker => list_config_resources,
     DescribeTopicPartitions 0 to 0 on broker => describe_topic_partitions,
 };
 

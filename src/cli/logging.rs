@@ -4,6 +4,8 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
+use crate::telemetry;
+
 /// Sets up logging for a node. A second call does nothing.
 pub(super) fn init() {
     let directives = ["KAVKA_LOG", "RUST_LOG", "KAFKA_LOG4J_ROOT_LOGLEVEL"]
@@ -11,13 +13,21 @@ pub(super) fn init() {
         .find_map(|name| std::env::var(name).ok().filter(|text| !text.is_empty()))
         .unwrap_or_else(|| "info".to_owned());
     let filter = EnvFilter::try_new(&directives).unwrap_or_else(|_| EnvFilter::new("info"));
-    let is_first = tracing_subscriber::fmt()
+    let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_filter_reloading()
         .with_ansi(std::io::stdout().is_terminal())
-        .with_target(false)
-        .try_init()
-        .is_ok();
-    if is_first && EnvFilter::try_new(&directives).is_err() {
+        .with_target(false);
+    let reload = builder.reload_handle();
+    let is_first = builder.try_init().is_ok();
+    if !is_first {
+        return;
+    }
+    telemetry::install(&directives, move |filter| {
+        // The subscriber is there as long as the process is.
+        let _ = reload.reload(filter);
+    });
+    if EnvFilter::try_new(&directives).is_err() {
         tracing::warn!("Log level {directives} is not understood; using info.");
     }
 }

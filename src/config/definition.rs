@@ -79,6 +79,11 @@ impl ConfigDefinition {
         &tables().broker
     }
 
+    /// The node's keys that exist in the metadata log only: the rates of throttles (`QuotaConfig.brokerQuotaConfigs`).
+    pub fn broker_dynamic_only() -> &'static Self {
+        &tables().broker_dynamic_only
+    }
+
     /// A topic's keys.
     pub fn topic() -> &'static Self {
         &tables().topic
@@ -116,6 +121,7 @@ pub fn topic_synonym(topic_key: &str) -> Option<&'static str> {
 #[derive(Default)]
 struct Tables {
     broker: ConfigDefinition,
+    broker_dynamic_only: ConfigDefinition,
     topic: ConfigDefinition,
     group: ConfigDefinition,
     synonyms: HashMap<&'static str, Vec<&'static str>>,
@@ -129,6 +135,7 @@ fn tables() -> &'static Tables {
             let columns: Vec<&'static str> = line.split('\t').collect();
             match columns.first().copied() {
                 Some("broker") => tables.broker.push(parse_row(&columns)),
+                Some("broker-dynamic") => tables.broker_dynamic_only.push(parse_row(&columns)),
                 Some("topic") => tables.topic.push(parse_row(&columns)),
                 Some("group") => tables.group.push(parse_row(&columns)),
                 Some("synonyms") => {

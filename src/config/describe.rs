@@ -71,18 +71,18 @@ pub fn broker_configs(config: &KafkaConfig) -> Result<Vec<DescribedConfig>, Conf
             .get(name)
             .is_none_or(|definition| definition.is_internal)
     };
-    for (name, text) in config
-        .file_properties()
-        .iter()
-        .filter(|(name, _)| is_beyond(name))
-    {
-        described.push(broker_config(
-            config,
-            name,
-            support::base_key(name),
-            Some(text.clone()),
-            |_| true,
-        ));
+    let sources = [
+        config.dynamic_broker(),
+        config.dynamic_default(),
+        config.file_properties(),
+    ];
+    let mut beyond: BTreeMap<&String, &String> = BTreeMap::new();
+    for (name, text) in sources.into_iter().flatten().filter(|(name, _)| is_beyond(name)) {
+        beyond.entry(name).or_insert(text);
+    }
+    for (name, text) in beyond {
+        let key = described_key(name);
+        described.push(broker_config(config, name, key, Some(text.clone()), |_| true));
     }
     Ok(described)
 }
@@ -93,15 +93,7 @@ pub fn default_broker_configs(config: &KafkaConfig) -> Vec<DescribedConfig> {
     config
         .dynamic_default()
         .iter()
-        .map(|(name, text)| {
-            broker_config(
-                config,
-                name,
-                support::base_key(name),
-                Some(text.clone()),
-                is_default,
-            )
-        })
+        .map(|(name, text)| broker_config(config, name, described_key(name), Some(text.clone()), is_default))
         .collect()
 }
 
@@ -119,8 +111,9 @@ pub fn topic_configs(
                 Some(synonym) => synonyms_of(config, synonym, false),
                 None => Vec::new(),
             };
-            if let Some(text) = overrides.get(key.name) {
-                let value = Some(text.clone());
+            let in_force = to_text(&topic_config::value_in_force(config, overrides, key)?);
+            if overrides.contains_key(key.name) {
+                let value = in_force.clone();
                 let source = ConfigSource::TopicConfig;
                 synonyms.insert(
                     0,
@@ -133,7 +126,7 @@ pub fn topic_configs(
             }
             Ok(DescribedConfig {
                 name: key.name.to_owned(),
-                value: to_text(&topic_config::value_in_force(config, overrides, key)?),
+                value: in_force,
                 read_only: false,
                 source: synonyms
                     .first()
@@ -160,6 +153,10 @@ pub fn to_text(value: &ConfigValue) -> Option<String> {
     }
 }
 
+fn described_key(name: &str) -> Option<&'static ConfigKey> {
+    support::base_key(name).or_else(|| ConfigDefinition::broker_dynamic_only().get(name))
+}
+
 fn broker_config(
     config: &KafkaConfig,
     name: &str,
@@ -174,7 +171,8 @@ fn broker_config(
     DescribedConfig {
         name: name.to_owned(),
         value: value.filter(|_| !is_sensitive),
-        read_only: key.is_none_or(|key| key.update_mode == UpdateMode::ReadOnly),
+        // Under a listener's prefix too, although it can be changed there.
+        read_only: key.is_none_or(|key| key.update_mode == UpdateMode::ReadOnly || key.name != name),
         source: synonyms
             .first()
             .map_or(ConfigSource::DefaultConfig, |synonym| synonym.source),

@@ -18,6 +18,9 @@ pub enum ConfigError {
     /// A rule that binds several keys.
     #[error("{message}")]
     Rule { message: String },
+    /// A rule that binds several keys and that Kafka states by `require`: changes at run time are answered with a prefix.
+    #[error("{message}")]
+    Requirement { message: String },
     /// The key asks for what kavka does not do yet, and neglecting it would make the node less safe than its file says.
     #[error(
         "Invalid value {value} for configuration {key}: kavka does not act on it yet ({reason}); {expected}"

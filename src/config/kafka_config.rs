@@ -330,11 +330,11 @@ impl KafkaConfig {
         &self.sources.file
     }
 
-    pub(super) fn dynamic_default(&self) -> &BTreeMap<String, String> {
+    pub fn dynamic_default(&self) -> &BTreeMap<String, String> {
         &self.sources.dynamic_default
     }
 
-    pub(super) fn dynamic_broker(&self) -> &BTreeMap<String, String> {
+    pub fn dynamic_broker(&self) -> &BTreeMap<String, String> {
         &self.sources.dynamic_broker
     }
 
@@ -657,7 +657,7 @@ fn require(holds: bool, message: impl FnOnce() -> String) -> Result<(), ConfigEr
     if holds {
         Ok(())
     } else {
-        Err(ConfigError::rule(message()))
+        Err(ConfigError::Requirement { message: message() })
     }
 }
 

@@ -6,6 +6,8 @@
 //!
 //! Whoever makes kavka act on a key moves it here, in the same commit.
 
+use std::collections::BTreeMap;
+
 use super::definition::{ConfigDefinition, ConfigKey};
 use super::{ConfigError, KafkaConfig, SecurityProtocol, value};
 
@@ -254,7 +256,13 @@ pub(super) fn without_listener_prefix(name: &str) -> Option<&str> {
 
 /// Refuses what would have to be neglected at a cost.
 pub(super) fn refuse_unsupported(config: &KafkaConfig) -> Result<(), ConfigError> {
-    for (name, text) in config.file_properties() {
+    refuse_unsupported_in(config.file_properties())?;
+    refuse_unsupported_listeners(config)
+}
+
+/// The same of a file, or of a change.
+pub(super) fn refuse_unsupported_in(properties: &BTreeMap<String, String>) -> Result<(), ConfigError> {
+    for (name, text) in properties {
         if without_listener_prefix(name).is_some_and(|base| REFUSED_PER_LISTENER.contains(&base)) {
             return Err(ConfigError::Unsupported {
                 key: name.clone(),
@@ -264,7 +272,7 @@ pub(super) fn refuse_unsupported(config: &KafkaConfig) -> Result<(), ConfigError
             });
         }
     }
-    for (name, text) in config.file_properties() {
+    for (name, text) in properties {
         if let Some(base) = base_key(name)
             && let Some(refused) = REFUSED.iter().find(|refused| refused.key == base.name)
             && !is_harmless(refused, base, text)
@@ -278,6 +286,10 @@ pub(super) fn refuse_unsupported(config: &KafkaConfig) -> Result<(), ConfigError
             });
         }
     }
+    Ok(())
+}
+
+fn refuse_unsupported_listeners(config: &KafkaConfig) -> Result<(), ConfigError> {
     // A broker reaches controllers by the protocol of their listener, whether or not it binds it.
     let controllers = config
         .listener_security_protocol_map

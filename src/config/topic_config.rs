@@ -151,6 +151,13 @@ pub(super) fn in_topic_unit(key: &ConfigKey, synonym: &str, text: &str) -> Resul
     let milliseconds_in_unit: i64 = match synonym.rsplit('.').next() {
         Some("hours") => 3_600_000,
         Some("minutes") => 60_000,
+        // A node's negative retention is none, whatever the number.
+        _ if key.name == "retention.ms" => {
+            return match value::parse(broker_key, text)? {
+                ConfigValue::Long(number) => Ok(ConfigValue::Long(number.max(-1))),
+                other => Ok(other),
+            };
+        }
         _ => return value::parse(key, text),
     };
     match value::parse(broker_key, text)? {
@@ -164,34 +171,57 @@ pub(super) fn in_topic_unit(key: &ConfigKey, synonym: &str, text: &str) -> Resul
     }
 }
 
-/// Checks a topic's complete overrides as the controller does; the message is what the request is answered (INVALID_CONFIG).
-pub fn validate_topic_config(overrides: &[(String, Option<String>)]) -> Result<(), ConfigError> {
-    let nulls: Vec<&str> = overrides
-        .iter()
-        .filter(|(_, text)| text.is_none())
-        .map(|(name, _)| name.as_str())
-        .collect();
-    if !nulls.is_empty() {
-        return Err(ConfigError::rule(format!(
-            "Null value not supported for topic configs: {}",
-            nulls.join(",")
-        )));
-    }
-    for (name, _) in overrides {
+/// Checks a topic's complete overrides as the controller does, over what the node sets and after what the topic had; the
+/// message is what the request is answered (INVALID_CONFIG).
+pub fn validate_topic_config(
+    config: &KafkaConfig,
+    existing: &BTreeMap<String, String>,
+    overrides: &BTreeMap<String, String>,
+) -> Result<(), ConfigError> {
+    for name in overrides.keys() {
         topic_key(name)?;
     }
-    let mut lags = [("min.compaction.lag.ms", 0), ("max.compaction.lag.ms", i64::MAX)];
     for (name, text) in overrides {
-        let value = value::parse(topic_key(name)?, text.as_deref().unwrap_or_default())?;
-        if let (Some(lag), ConfigValue::Long(number)) = (lags.iter_mut().find(|lag| lag.0 == name), value) {
-            lag.1 = number;
-        }
+        value::parse(topic_key(name)?, text)?;
     }
-    if lags[0].1 > lags[1].1 {
+    let in_force = |name: &str| value_in_force(config, overrides, topic_key(name)?);
+    let lags = (
+        in_force("min.compaction.lag.ms")?,
+        in_force("max.compaction.lag.ms")?,
+    );
+    if let (ConfigValue::Long(min), ConfigValue::Long(max)) = lags
+        && min > max
+    {
         return Err(ConfigError::rule(format!(
-            "conflict topic config setting min.compaction.lag.ms ({}) > max.compaction.lag.ms ({})",
-            lags[0].1, lags[1].1
+            "conflict topic config setting min.compaction.lag.ms ({min}) > max.compaction.lag.ms ({max})"
         )));
+    }
+    check_remote_storage(existing, overrides)
+}
+
+/// Tiered storage is disabled on every node.
+fn check_remote_storage(
+    existing: &BTreeMap<String, String>,
+    overrides: &BTreeMap<String, String>,
+) -> Result<(), ConfigError> {
+    let is_true = |configs: &BTreeMap<String, String>, name: &str| {
+        configs
+            .get(name)
+            .is_some_and(|text| text.trim().eq_ignore_ascii_case("true"))
+    };
+    const ENABLE: &str = "remote.storage.enable";
+    if is_true(overrides, ENABLE) {
+        return Err(ConfigError::rule(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+        ));
+    }
+    if is_true(existing, ENABLE) && !is_true(overrides, "remote.log.delete.on.disable") {
+        return Err(ConfigError::rule(
+            "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data and \
+             turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want to \
+             disable remote storage and delete all remote data, please set \
+             `remote.storage.enable=false,remote.log.delete.on.disable=true`.",
+        ));
     }
     Ok(())
 }

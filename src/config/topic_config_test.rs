@@ -1,11 +1,12 @@
 use super::*;
 
-fn validate(overrides: &[(&str, Option<&str>)]) -> Result<(), String> {
-    let overrides: Vec<(String, Option<String>)> = overrides
+fn validate(overrides: &[(&str, &str)]) -> Result<(), String> {
+    let config = KafkaConfig::development_defaults().unwrap();
+    let overrides = overrides
         .iter()
-        .map(|(name, text)| ((*name).to_owned(), text.map(str::to_owned)))
+        .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
         .collect();
-    validate_topic_config(&overrides).map_err(|error| error.to_string())
+    validate_topic_config(&config, &BTreeMap::new(), &overrides).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -52,24 +53,21 @@ fn topic_overrides_win_and_unknown_ones_are_skipped() {
 #[test]
 fn topic_configs_refused_with_kafkas_messages() {
     assert_eq!(
-        validate(&[("retention.ms", Some("-1")), ("cleanup.policy", Some("compact"))]),
+        validate(&[("retention.ms", "-1"), ("cleanup.policy", "compact")]),
         Ok(())
     );
     for (overrides, message) in [
-        (vec![("foo", Some("bar"))], "Unknown topic config name: foo"),
+        (vec![("foo", "bar")], "Unknown topic config name: foo"),
         (
-            vec![("retention.ms", None), ("a", None)],
-            "Null value not supported for topic configs: retention.ms,a",
+            vec![("remote.storage.enable", "true")],
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
         ),
         (
-            vec![("segment.bytes", Some("1"))],
+            vec![("segment.bytes", "1")],
             "Invalid value 1 for configuration segment.bytes: Value must be at least 1048576",
         ),
         (
-            vec![
-                ("min.compaction.lag.ms", Some("5")),
-                ("max.compaction.lag.ms", Some("3")),
-            ],
+            vec![("min.compaction.lag.ms", "5"), ("max.compaction.lag.ms", "3")],
             "conflict topic config setting min.compaction.lag.ms (5) > max.compaction.lag.ms (3)",
         ),
     ] {

@@ -224,15 +224,69 @@ fn check_throttled_replicas(key: &ConfigKey, entries: &[String]) -> Result<(), C
 }
 
 fn check_auto_offset_reset(key: &ConfigKey, text: &str) -> Result<(), ConfigError> {
-    if text == "latest" || text == "earliest" || text.starts_with("by_duration:P") {
+    let is_duration = |text: &str| is_positive_iso_duration(text).unwrap_or(false);
+    if text == "latest" || text == "earliest" || text.strip_prefix("by_duration:").is_some_and(is_duration) {
         return Ok(());
     }
-    Err(ConfigError::invalid(
-        key.name,
-        text,
-        "Invalid value: must be 'earliest', 'latest' or of the format 'by_duration:<duration>' \
-         where the duration is in ISO-8601 format",
-    ))
+    let expected = format!(
+        "Invalid value `{text}` for configuration {}. The value must be either 'earliest', 'latest' or of the format \
+         'by_duration:<PnDTnHnMn.nS>'.",
+        key.name
+    );
+    Err(ConfigError::invalid(key.name, text, expected))
+}
+
+/// Whether `PnDTnHnMn.nS` (`java.time.Duration`) is not negative; `None`: it is no duration.
+fn is_positive_iso_duration(text: &str) -> Option<bool> {
+    let text = text.to_ascii_uppercase();
+    let (is_negated, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest.to_owned()),
+        None => (false, text.strip_prefix('+').unwrap_or(&text).to_owned()),
+    };
+    let text = text.strip_prefix('P')?;
+    let (days, time) = match text.split_once('T') {
+        Some((days, time)) if !time.is_empty() => (days, time),
+        Some(_) => return None,
+        None => (text, ""),
+    };
+    let mut total = 0.0;
+    let mut parts = 0;
+    for (part, units) in [(days, "D"), (time, "HMS")] {
+        let mut rest = part;
+        for unit in units.chars() {
+            let Some((number, after)) = rest.split_once(unit) else {
+                continue;
+            };
+            let seconds = match unit {
+                'D' => 86_400.0,
+                'H' => 3600.0,
+                'M' => 60.0,
+                _ => 1.0,
+            };
+            total += duration_number(number, unit == 'S')? * seconds;
+            parts += 1;
+            rest = after;
+        }
+        if !rest.is_empty() {
+            return None;
+        }
+    }
+    (parts > 0).then_some(if is_negated { total <= 0.0 } else { total >= 0.0 })
+}
+
+fn duration_number(text: &str, may_have_fraction: bool) -> Option<f64> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_legal = match digits.split_once(['.', ',']) {
+        Some((whole, fraction)) => {
+            may_have_fraction
+                && is_number(whole)
+                && fraction.len() <= 9
+                && (fraction.is_empty() || is_number(fraction))
+        }
+        None => is_number(digits),
+    };
+    is_legal.then(|| text.replace(',', ".").parse().ok())?
 }
 
 /// A double as Java prints it: at least one digit after the point, the exponent form from 10^7 on and below 10^-3.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::shard::{Inputs, Outcome, Shard};
+use crate::config::java_order::sort_as_java_hash_map;
 use crate::metadata::features::SUPPORTED_FEATURES;
 use crate::metadata::metadata_version::{ELIGIBLE_LEADER_REPLICAS_VERSION, KRAFT_VERSION, MetadataVersion};
 use crate::metadata::{ConfigResource, ConfigResourceType, VersionRange, image_records};
@@ -61,7 +62,8 @@ impl Shard {
                 None => updates.push((&update.feature, asked)),
             }
         }
-        sort_as_java_hash_map(&mut updates);
+        // The first that is refused is reported.
+        sort_as_java_hash_map(&mut updates, |(name, _)| name);
         let proposed: BTreeMap<&str, i16> =
             updates.iter().map(|(name, (level, _))| (*name, *level)).collect();
         let mut records = Vec::new();
@@ -276,24 +278,6 @@ fn update_kraft_version(
             "Invalid update version {level} for feature {KRAFT_VERSION}. Can't downgrade the version of this feature."
         )),
     }
-}
-
-/// Kafka walks the updates in the order of a `java.util.HashMap` and reports the first that it refuses.
-fn sort_as_java_hash_map<T>(entries: &mut [(&str, T)]) {
-    // Grown when it is three quarters full.
-    let buckets = entries
-        .len()
-        .saturating_mul(4)
-        .div_ceil(3)
-        .next_power_of_two()
-        .max(16);
-    let bucket = |name: &str| {
-        let hash = name.encode_utf16().fold(0_u32, |hash, unit| {
-            hash.wrapping_mul(31).wrapping_add(u32::from(unit))
-        });
-        (hash ^ (hash >> 16)) as usize & (buckets - 1)
-    };
-    entries.sort_by_key(|(name, _)| bucket(name));
 }
 
 #[cfg(test)]

@@ -296,29 +296,3 @@ fn validate_only_writes_nothing_and_old_versions_name_each_feature() {
     }
     assert_eq!(fixture.shard.image().features.level(elr), 1);
 }
-
-#[test]
-fn updates_are_in_the_order_of_a_java_map() {
-    // What `new HashMap<>` of 4.4's features iterates.
-    let mut names = [
-        "transaction.version",
-        "eligible.leader.replicas.version",
-        "metadata.version",
-        "group.version",
-        "share.version",
-        "kraft.version",
-        "streams.version",
-    ]
-    .map(|name| (name, ()));
-    sort_as_java_hash_map(&mut names);
-    let expected = [
-        "group.version",
-        "kraft.version",
-        "metadata.version",
-        "share.version",
-        "streams.version",
-        "transaction.version",
-        "eligible.leader.replicas.version",
-    ];
-    assert_eq!(names.map(|(name, ())| name), expected);
-}

@@ -3,7 +3,7 @@
 //! ```text
 //! service.rs worker.rs   one task: request -> shard decides -> records to raft -> reply when they are committed
 //! shard.rs*      state = the metadata image + soft state; decide(&self) -> records, response, effects; replay
-//! topics.rs* brokers.rs* directories.rs* producer_ids.rs* controllers.rs* features.rs* activation.rs*     decisions, one file a concern
+//! topics.rs* brokers.rs* directories.rs* producer_ids.rs* controllers.rs* features.rs* configs.rs* activation.rs*     decisions, one file a concern
 //! elections.rs* partition_change.rs*   who leads, ISR and ELR         placement.rs*   where replicas go
 //! heartbeats.rs*   sessions            indexes.rs*   which partitions concern which broker
 //! ```
@@ -14,6 +14,7 @@
 
 pub mod activation;
 pub mod brokers;
+pub mod configs;
 pub mod context;
 pub mod controllers;
 pub mod directories;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
+use super::configs::ResourceAlteration;
 use super::context::ControllerContext;
 use super::shard::{Effect, Inputs, Outcome, Shard, ShardConfig};
 use super::worker::{RaftEvent, Worker, WorkerConfig};
@@ -325,6 +326,19 @@ impl ControllerService {
         let api_version = context.api_version;
         self.submit(context, move |shard, inputs| {
             Ok(shard.update_features(inputs, api_version, &request))
+        })
+        .await
+    }
+
+    /// Each resource by itself; answers in the order asked.
+    pub async fn alter_configs(
+        &self,
+        context: &ControllerContext,
+        alterations: Vec<ResourceAlteration>,
+        validate_only: bool,
+    ) -> Result<Vec<Result<(), ApiError>>, ApiError> {
+        self.submit(context, move |shard, _| {
+            shard.alter_configs(&alterations, validate_only)
         })
         .await
     }

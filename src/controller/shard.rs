@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::heartbeats::Heartbeats;
 use super::indexes::Indexes;
 use super::placement::ControllerRandom;
-use crate::config::KafkaConfig;
+use crate::config::{KafkaConfig, dynamic_config};
 use crate::metadata::{
     ConfigResource, ConfigResourceType, MetadataDelta, MetadataImage, MetadataProvenance, MetadataVersion,
     ReplayError,
@@ -373,10 +373,8 @@ impl Shard {
         };
         let cluster = settings(ConfigResource::broker_default());
         let own = settings(ConfigResource::broker(self.config.config.node_id));
-        // A value that does not parse stays what the file says, as on a broker.
-        if let Ok(config) = self.config.config.with_dynamic(&cluster, &own) {
-            self.effective_config = Arc::new(config);
-        }
+        let effective = dynamic_config::effective(&self.config.config, &cluster, &own);
+        self.effective_config = Arc::new(effective);
     }
 
     /// Makes the soft changes of a decision; its last record has `end_offset` (without records: the end of the log).

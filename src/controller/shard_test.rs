@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use super::{Inputs, Shard};
 use crate::controller::indexes::Indexes;
 use crate::controller::test_support::*;
@@ -101,9 +99,9 @@ fn dynamic_configs_of_the_cluster_apply_and_bad_ones_do_not() {
     };
     fixture.write(&set("3"));
     assert_eq!(fixture.shard.effective_config().min_insync_replicas, 3);
-    let before = fixture.shard.effective_config().clone();
+    // As on a broker what makes no sense is left out: the file's value counts.
     fixture.write(&set("many"));
-    assert!(Arc::ptr_eq(&before, fixture.shard.effective_config()));
+    assert_eq!(fixture.shard.effective_config().min_insync_replicas, 1);
 }
 
 /// Any sequence of what can happen leaves indexes that are those of the image, and ISR and ELR apart.

@@ -12,7 +12,7 @@ use super::placement::{self, ControllerRandom, UsableBroker};
 use super::shard::{Inputs, Outcome, Shard, check_batch_size};
 use super::topic_name;
 use crate::config::describe::{self, DescribedConfig};
-use crate::config::topic_config;
+use crate::config::{KafkaConfig, topic_config};
 use crate::metadata::partition::directory_id;
 use crate::metadata::{ConfigResourceType, LeaderRecoveryState, PartitionRegistration};
 use crate::protocol::messages::TopicName;
@@ -118,7 +118,7 @@ impl Shard {
         records: &mut Vec<VersionedRecord>,
     ) -> Result<CreatableTopicResult, ApiError> {
         self.check_new_topic_name(topic.name.as_str())?;
-        let configs = creation_configs(topic)?;
+        let configs = creation_configs(self.effective_config(), topic)?;
         let partitions = if topic.assignments.is_empty() {
             self.place_partitions(inputs.random, topic)?
         } else {
@@ -656,7 +656,10 @@ impl<T: Ord> NamesOnce<T> {
 }
 
 /// The topic's settings, checked. A key that comes twice has its last value.
-fn creation_configs(topic: &CreatableTopic) -> Result<BTreeMap<String, String>, ApiError> {
+fn creation_configs(
+    config: &KafkaConfig,
+    topic: &CreatableTopic,
+) -> Result<BTreeMap<String, String>, ApiError> {
     let invalid = |message: String| ApiError::new(ErrorCode::InvalidConfig, message);
     let nulls: Vec<&str> = topic
         .configs
@@ -682,11 +685,8 @@ fn creation_configs(topic: &CreatableTopic) -> Result<BTreeMap<String, String>, 
                 .to_owned(),
         ));
     }
-    let overrides: Vec<(String, Option<String>)> = configs
-        .iter()
-        .map(|(name, value)| (name.clone(), Some(value.clone())))
-        .collect();
-    topic_config::validate_topic_config(&overrides).map_err(|error| invalid(error.to_string()))?;
+    topic_config::validate_topic_config(config, &BTreeMap::new(), &configs)
+        .map_err(|error| invalid(error.to_string()))?;
     Ok(configs)
 }
 

@@ -101,6 +101,24 @@ pub(crate) struct Cleaner {
     stopping: Condvar,
     no_space_until_ms: Mutex<i64>,
     last_stats: Mutex<PassStats>,
+    /// What the threads work by; replaced as a whole.
+    settings: Mutex<Option<CleanerSettings>>,
+}
+
+/// The settings in force and the throttle that belongs to them.
+#[derive(Debug, Clone)]
+struct CleanerSettings {
+    config: LogCleanerConfig,
+    throttle: Arc<Throttle>,
+}
+
+impl CleanerSettings {
+    fn new(config: LogCleanerConfig) -> Self {
+        Self {
+            config,
+            throttle: Arc::new(Throttle::new(config.io_max_bytes_per_second)),
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -135,19 +153,45 @@ impl Cleaner {
 impl LogManager {
     /// Starts `log.cleaner.threads` threads; `shutdown` ends them.
     pub fn start_cleaner(self: &Arc<Self>, config: LogCleanerConfig) -> io::Result<()> {
-        let throttle = Arc::new(Throttle::new(config.io_max_bytes_per_second));
-        for index in 0..config.threads {
+        *lock(&self.cleaner.settings) = Some(CleanerSettings::new(config));
+        self.start_cleaner_threads(0..config.threads)
+    }
+
+    /// Other settings, from the next cleaning on. Without threads that were started nothing happens.
+    pub fn update_cleaner(self: &Arc<Self>, config: LogCleanerConfig) -> io::Result<()> {
+        let running = {
+            let mut settings = lock(&self.cleaner.settings);
+            match &mut *settings {
+                Some(settings) if settings.config != config => {
+                    let running = settings.config.threads;
+                    *settings = CleanerSettings::new(config);
+                    running
+                }
+                _ => return Ok(()),
+            }
+        };
+        // Threads beyond the new number end by themselves.
+        self.start_cleaner_threads(running..config.threads)
+    }
+
+    fn start_cleaner_threads(self: &Arc<Self>, indexes: std::ops::Range<usize>) -> io::Result<()> {
+        for index in indexes {
             let weak = Arc::downgrade(self);
-            let throttle = Arc::clone(&throttle);
             let cleaner = Arc::clone(&self.cleaner);
             let run = move || {
-                let backoff = Duration::from_millis(config.backoff_ms);
                 loop {
                     let Some(manager) = Weak::upgrade(&weak) else {
                         return;
                     };
+                    let Some(CleanerSettings { config, throttle }) = lock(&cleaner.settings).clone() else {
+                        return;
+                    };
+                    if index >= config.threads {
+                        return;
+                    }
                     let cleaned = manager.clean_filthiest(&config, &throttle);
                     drop(manager);
+                    let backoff = Duration::from_millis(config.backoff_ms);
                     let pause = if cleaned { Duration::ZERO } else { backoff };
                     if !cleaner.wait(pause) {
                         return;

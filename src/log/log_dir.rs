@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -249,6 +249,8 @@ pub(crate) struct LogContext {
     pub clock: Arc<dyn Clock>,
     pub cache: Arc<OpenFileCache>,
     pub producer_state: ProducerStateConfig,
+    /// `producer.id.expiration.ms` as it is now.
+    producer_id_expiration_ms: AtomicI32,
     pub deferred: DeferredWork,
     /// Of the metadata log's directory.
     pub reserve: OnceLock<Reserve>,
@@ -263,6 +265,15 @@ impl fmt::Debug for LogContext {
 }
 
 impl LogContext {
+    pub fn producer_id_expiration_ms(&self) -> i32 {
+        self.producer_id_expiration_ms.load(Ordering::Relaxed)
+    }
+
+    pub fn set_producer_id_expiration_ms(&self, producer_id_expiration_ms: i32) {
+        self.producer_id_expiration_ms
+            .store(producer_id_expiration_ms, Ordering::Relaxed);
+    }
+
     pub fn new(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -274,6 +285,7 @@ impl LogContext {
             jitter_state: AtomicU64::new(clock.now_ms() as u64),
             disk,
             clock,
+            producer_id_expiration_ms: AtomicI32::new(producer_state.producer_id_expiration_ms),
             producer_state,
             deferred: DeferredWork::default(),
             reserve: OnceLock::new(),

@@ -636,6 +636,23 @@ impl LogManager {
         Ok(to)
     }
 
+    /// The node's defaults changed: every log gets what `config_of` its topic says now.
+    pub fn update_configs(&self, config_of: &dyn Fn(&str) -> LogConfig) {
+        let logs = self.logs.load_full();
+        let mut by_topic: HashMap<&str, LogConfig> = HashMap::new();
+        for log in logs.values() {
+            let topic = &*log.topic_partition.topic;
+            let config = by_topic.entry(topic).or_insert_with(|| config_of(topic));
+            log.update_config(config.clone());
+        }
+    }
+
+    /// `producer.id.expiration.ms`, from the next look at the producers on.
+    pub fn set_producer_id_expiration_ms(&self, producer_id_expiration_ms: i32) {
+        self.context
+            .set_producer_id_expiration_ms(producer_id_expiration_ms);
+    }
+
     pub fn update_topic_config(&self, topic: &str, config: LogConfig) {
         let (logs, futures) = (self.logs.load(), self.future_logs.load());
         let all = logs.values().chain(futures.values());

@@ -599,6 +599,10 @@ impl ProducerState {
             && now_ms - entry.last_timestamp >= self.producer_id_expiration_ms
     }
 
+    pub fn set_producer_id_expiration_ms(&mut self, producer_id_expiration_ms: i32) {
+        self.producer_id_expiration_ms = i64::from(producer_id_expiration_ms);
+    }
+
     pub fn remove_expired_producers(&mut self, now_ms: i64) {
         let expired: Vec<i64> = self
             .producers

@@ -536,7 +536,10 @@ impl UnifiedLog {
     }
 
     pub fn remove_expired_producers(&self, now_ms: i64) {
-        self.lock_any().producer_state.remove_expired_producers(now_ms);
+        let expiration_ms = self.context.producer_id_expiration_ms();
+        let mut state = self.lock_any();
+        state.producer_state.set_producer_id_expiration_ms(expiration_ms);
+        state.producer_state.remove_expired_producers(now_ms);
     }
 
     /// An open transaction that should have been aborted long ago.

@@ -17,16 +17,39 @@ use super::NetworkError;
 
 #[derive(Debug)]
 pub struct ConnectionQuota {
-    per_ip_max: usize,
-    per_ip_overrides: HashMap<IpAddr, usize>,
-    /// `None`: no limit that a machine could reach.
-    total_max: Option<usize>,
     state: Mutex<State>,
     slot_freed: Notify,
 }
 
 #[derive(Debug, Default)]
+struct Limits {
+    per_ip_max: usize,
+    per_ip_overrides: HashMap<IpAddr, usize>,
+    /// `None`: no limit that a machine could reach.
+    total_max: Option<usize>,
+}
+
+impl Limits {
+    fn new(max_connections: i32, per_ip_max: i32, overrides: &str) -> Result<Self, NetworkError> {
+        let max_connections = usize::try_from(max_connections).unwrap_or(0);
+        Ok(Self {
+            per_ip_max: usize::try_from(per_ip_max).unwrap_or(0),
+            per_ip_overrides: parse_overrides(overrides)?,
+            total_max: (max_connections < i32::MAX as usize).then_some(max_connections),
+        })
+    }
+
+    fn of(&self, address: IpAddr) -> usize {
+        self.per_ip_overrides
+            .get(&address)
+            .copied()
+            .unwrap_or(self.per_ip_max)
+    }
+}
+
+#[derive(Debug, Default)]
 struct State {
+    limits: Limits,
     per_ip: HashMap<IpAddr, usize>,
     total: usize,
     next_id: u64,
@@ -86,21 +109,22 @@ impl ConnectionSlot {
 
 impl ConnectionQuota {
     pub fn new(max_connections: i32, per_ip_max: i32, overrides: &str) -> Result<Arc<Self>, NetworkError> {
-        let max_connections = usize::try_from(max_connections).unwrap_or(0);
+        let state = State {
+            limits: Limits::new(max_connections, per_ip_max, overrides)?,
+            ..State::default()
+        };
         Ok(Arc::new(Self {
-            per_ip_max: usize::try_from(per_ip_max).unwrap_or(0),
-            per_ip_overrides: parse_overrides(overrides)?,
-            total_max: (max_connections < i32::MAX as usize).then_some(max_connections),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             slot_freed: Notify::new(),
         }))
     }
 
-    fn limit_of(&self, address: IpAddr) -> usize {
-        self.per_ip_overrides
-            .get(&address)
-            .copied()
-            .unwrap_or(self.per_ip_max)
+    /// Other limits from now on. Connections that are over them stay until another needs their place.
+    pub fn update(&self, max_connections: i32, per_ip_max: i32, overrides: &str) -> Result<(), NetworkError> {
+        let limits = Limits::new(max_connections, per_ip_max, overrides)?;
+        self.state().limits = limits;
+        self.slot_freed.notify_waiters();
+        Ok(())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -132,23 +156,23 @@ impl ConnectionQuota {
         is_protected: bool,
     ) -> Option<Result<ConnectionSlot, usize>> {
         let mut state = self.state();
-        if !is_protected && self.total_max.is_some_and(|max| state.total >= max) {
+        if !is_protected && state.limits.total_max.is_some_and(|max| state.total >= max) {
             return None;
         }
-        let limit = self.limit_of(address);
+        let limit = state.limits.of(address);
         if state.per_ip.get(&address).copied().unwrap_or(0) >= limit {
             return Some(Err(limit));
         }
         *state.per_ip.entry(address).or_default() += 1;
         state.total += 1;
-        let evictable = (self.total_max.is_some() && !is_protected).then(|| {
+        let evictable = (state.limits.total_max.is_some() && !is_protected).then(|| {
             let id = state.next_id;
             state.next_id += 1;
             let usage = Usage::new();
             state.evictable.insert(id, usage.clone());
             (id, usage)
         });
-        if let Some(max) = self.total_max {
+        if let Some(max) = state.limits.total_max {
             state.make_room(max);
         }
         Some(Ok(ConnectionSlot {

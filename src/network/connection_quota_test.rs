@@ -92,3 +92,16 @@ async fn connection_that_makes_room_is_not_told_twice() {
     drop(others);
     assert_eq!(counts(), (1, 0, 0));
 }
+
+#[tokio::test]
+async fn raised_total_lets_those_in_who_wait() {
+    let quota = ConnectionQuota::new(1, i32::MAX, "").unwrap();
+    let _only = quota.admit(ip("127.0.0.1"), false).await.unwrap();
+    let other = quota.clone();
+    let waiting = tokio::spawn(async move { other.admit(ip("127.0.0.1"), false).await });
+    tokio::task::yield_now().await;
+    quota.update(2, i32::MAX, "").unwrap();
+    let _second = waiting.await.unwrap().unwrap();
+    quota.update(3, 1, "").unwrap();
+    assert_eq!(quota.admit(ip("127.0.0.1"), false).await.unwrap_err(), 1);
+}

@@ -31,7 +31,7 @@ use bytes::Bytes;
 
 use crate::api::{Answer, ConnectionContext, RequestError, Router};
 
-pub use socket_server::{BoundListener, NetworkConfig, SocketServer};
+pub use socket_server::{BoundListener, ConnectionLimits, NetworkConfig, SocketServer};
 
 /// What goes wrong outside of a connection.
 #[derive(Debug, thiserror::Error)]

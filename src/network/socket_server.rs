@@ -185,6 +185,22 @@ impl Shared {
     }
 }
 
+/// The limits of connections of the brokers' listeners, to be changed while they are served.
+#[derive(Debug, Clone)]
+pub struct ConnectionLimits {
+    quota: Arc<ConnectionQuota>,
+}
+
+impl ConnectionLimits {
+    pub fn update(&self, config: &KafkaConfig) -> Result<(), NetworkError> {
+        self.quota.update(
+            config.max_connections,
+            config.max_connections_per_ip,
+            &config.max_connections_per_ip_overrides,
+        )
+    }
+}
+
 /// The node's listeners and their connections.
 pub struct SocketServer {
     shared: Arc<Shared>,
@@ -213,6 +229,12 @@ impl SocketServer {
             shutdown: watch::Sender::new(false),
             accept_loops: JoinSet::new(),
         })
+    }
+
+    pub fn connection_limits(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            quota: self.shared.broker_limits.quota.clone(),
+        }
     }
 
     /// Serves `listeners`, all those of one role at once, on `runtime` (the data plane's).

@@ -574,6 +574,12 @@ impl ReplicaManager {
         partition.on_offline();
     }
 
+    /// The node's defaults of topics changed. Logs that are offline keep what they had.
+    pub fn update_log_configs(&self, image: &MetadataImage) {
+        let config_of = |topic: &str| (self.topic_log_config)(&image.configs.topic_overrides(topic));
+        self.log_manager.update_configs(&config_of);
+    }
+
     fn update_topic_config(&self, topic: &str, image: &MetadataImage) {
         let config = (self.topic_log_config)(&image.configs.topic_overrides(topic));
         self.log_manager.update_topic_config(topic, config.clone());

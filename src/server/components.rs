@@ -9,11 +9,12 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::ServerError;
+use super::dynamic_config::DynamicConfigPublisher;
 use super::fatal::Fatal;
 use super::log_tasks::LogTasks;
 use super::registration;
 use crate::api::{Broker, ListenerScope, Router};
-use crate::config::{KafkaConfig, LogConfig, listeners};
+use crate::config::{CurrentConfig, KafkaConfig, LogConfig, listeners};
 use crate::controller::{ControllerService, ControllerServiceConfig};
 use crate::coordinator::group::{GroupConfig, GroupCoordinatorService};
 use crate::coordinator::runtime::ReplicaLog;
@@ -40,6 +41,7 @@ const CONNECTIONS_GRACE: Duration = Duration::from_secs(5);
 /// What a running node is made of.
 pub(super) struct Components {
     config: Arc<KafkaConfig>,
+    dynamic_config: Arc<DynamicConfigPublisher>,
     identities: LogDirIdentities,
     incarnation_id: Uuid,
     clock: Arc<dyn Clock>,
@@ -147,7 +149,9 @@ impl Components {
             clock.clone(),
             control.handle(),
         );
-        let replica_manager = build_replica_manager(&config, &identities, &log_manager, &cache, &clock);
+        let current_config = Arc::new(CurrentConfig::new(config.clone()));
+        let replica_manager =
+            build_replica_manager(&current_config, &identities, &log_manager, &cache, &clock);
         log_dir_failure.listen(&replica_manager, &log_manager, &config.metadata_log_dir, fatal);
         let group_coordinator = GroupCoordinatorService::new(
             config.node_id,
@@ -170,6 +174,7 @@ impl Components {
             node_id: config.node_id,
             cluster_id: identities.cluster_id.clone(),
             config: config.clone(),
+            current_config: current_config.clone(),
             clock: clock.clone(),
             metadata: cache,
             raft: raft.clone(),
@@ -185,8 +190,15 @@ impl Components {
             Arc::new(Router::new(broker, bulk.handle().clone())),
             clock.clone(),
         )?;
+        let dynamic_config = Arc::new(DynamicConfigPublisher {
+            current: current_config,
+            replica_manager: replica_manager.clone(),
+            log_manager: log_manager.clone(),
+            connection_limits: server.connection_limits(),
+        });
         Ok(Self {
             config,
+            dynamic_config,
             identities,
             incarnation_id,
             clock,
@@ -243,7 +255,7 @@ impl Components {
         self.wait_until_published().await;
         self.serve_broker_listeners().await?;
         let tasks = LogTasks::start(
-            &self.config,
+            &self.dynamic_config.current.load(),
             &self.log_manager,
             &self.replica_manager,
             &self.control,
@@ -272,7 +284,12 @@ impl Components {
     }
 
     fn publishers(&self) -> Vec<Arc<dyn MetadataPublisher>> {
-        vec![self.replica_manager.clone(), self.group_coordinator.clone()]
+        // The configuration first: the others act by it.
+        vec![
+            self.dynamic_config.clone(),
+            self.replica_manager.clone(),
+            self.group_coordinator.clone(),
+        ]
     }
 
     fn start_lifecycle(&self) -> BrokerLifecycleManager {
@@ -491,13 +508,14 @@ fn start_loader(
 }
 
 fn build_replica_manager(
-    config: &Arc<KafkaConfig>,
+    current: &Arc<CurrentConfig>,
     identities: &LogDirIdentities,
     log_manager: &Arc<LogManager>,
     cache: &MetadataCache,
     clock: &Arc<dyn Clock>,
 ) -> Arc<ReplicaManager> {
-    let node = config.clone();
+    let config = current.file();
+    let node = current.clone();
     ReplicaManager::new(
         ReplicaManagerConfig {
             node_id: config.node_id,
@@ -517,11 +535,11 @@ fn build_replica_manager(
         log_manager.clone(),
         cache.clone(),
         Arc::new(
-            move |overrides| match LogConfig::from_overrides(&node, overrides) {
+            move |overrides| match LogConfig::from_overrides(&node.load(), overrides) {
                 Ok(log_config) => log_config,
                 Err(error) => {
                     tracing::error!(%error, "a topic's configs in the metadata make no sense; the node's own are used");
-                    node.log_config.clone()
+                    node.load().log_config.clone()
                 }
             },
         ),

@@ -63,7 +63,7 @@ impl LogTasks {
     }
 }
 
-fn log_cleaner_config(config: &KafkaConfig) -> LogCleanerConfig {
+pub(super) fn log_cleaner_config(config: &KafkaConfig) -> LogCleanerConfig {
     let size = |value: i64| usize::try_from(value).unwrap_or(0);
     LogCleanerConfig {
         threads: size(config.log_cleaner_threads.into()),

@@ -1,0 +1,63 @@
+//! AlterConfigs (key 33), versions 0-2: replaces all configs of a topic, a node, a group or a client metrics subscription. Clients use
+//! IncrementalAlterConfigs since KIP-339.
+//!
+//! - 2: flexible.
+//!
+//! The checks of a broker are in `config_changes`, the rules of what is stored are the controller's.
+
+use super::config_changes::{self, AnsweredResource, AskedChanges, AskedConfig, AskedResource};
+use super::{ApiError, ErrorResponse, Reply, RequestContext};
+use crate::protocol::StrBytes;
+use crate::protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
+use crate::protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
+
+pub async fn handle(
+    context: &RequestContext,
+    request: AlterConfigsRequest,
+) -> Result<Reply<AlterConfigsResponse>, ApiError> {
+    let answered = config_changes::alter(context, asked(&request)).await?;
+    Ok(Reply::Value(response(answered)))
+}
+
+fn asked(request: &AlterConfigsRequest) -> AskedChanges {
+    let resources = request.resources.iter().map(|resource| AskedResource {
+        resource_type: resource.resource_type,
+        resource_name: resource.resource_name.clone(),
+        configs: resource
+            .configs
+            .iter()
+            .map(|config| AskedConfig {
+                name: config.name.clone(),
+                operation: None,
+                value: config.value.clone(),
+            })
+            .collect(),
+    });
+    AskedChanges {
+        resources: resources.collect(),
+        validate_only: request.validate_only,
+        is_incremental: false,
+    }
+}
+
+fn response(answered: Vec<AnsweredResource>) -> AlterConfigsResponse {
+    let responses = answered.into_iter().map(|answered| {
+        let error = answered.result.err();
+        AlterConfigsResourceResponse::default()
+            .with_error_code(error.as_ref().map_or(0, |error| error.code.code()))
+            .with_error_message(error.and_then(|error| error.message).map(StrBytes::from_string))
+            .with_resource_type(answered.resource_type)
+            .with_resource_name(answered.resource_name)
+    });
+    AlterConfigsResponse::default().with_responses(responses.collect())
+}
+
+impl ErrorResponse<AlterConfigsRequest> for AlterConfigsResponse {
+    fn error_response(_: &RequestContext, request: &AlterConfigsRequest, error: &ApiError) -> Self {
+        let resources = asked(request).resources;
+        let failed = resources
+            .iter()
+            .map(|resource| AnsweredResource::new(resource, Err(error.clone())));
+        response(failed.collect())
+    }
+}
