@@ -140,11 +140,103 @@ def groups():
         on_node(command, "--reset-offsets", "--group", group, "--topic", topic, "--to-offset", "7", "--execute"),
         on_node(command, "--reset-offsets", "--group", group, "--topic", topic, "--shift-by", "-2", "--export", "--dry-run"),
         on_node(command, "--describe", "--group", group),
+        on_node(command, "--delete-offsets", "--group", group, "--topic", topic + ":5", code=None).split("\tat ")[0],
+        on_node(command, "--delete-offsets", "--group", none, "--topic", topic, code=None).split("\tat ")[0],
+        on_node(command, "--delete-offsets", "--group", group, "--topic", topic + ":0"),
+        on_node(command, "--describe", "--group", group, "--offsets", code=None),
         on_node(command, "--delete", "--group", group),
         on_node(command, "--list").count(group),
         on_node(command, "--delete", "--group", group, code=None),
     ]
     return {topic: "<topic>", group: "<group>", none: "<none>"}, [str(text) for text in printed]
+
+
+def alter_configs():
+    topic, group, subscription = unique("tools-alter"), unique("g"), unique("m")
+    on_node("TopicCommand", "--create", "--topic", topic)
+    command = "ConfigCommand"
+
+    def alter(*arguments, code=0):
+        return on_node(command, "--alter", *arguments, code=code).split("\tat ")[0]
+
+    def describe(*arguments):
+        return on_node(command, "--describe", *arguments)
+
+    of_topic = ["--entity-type", "topics", "--entity-name", topic]
+    of_group = ["--entity-type", "groups", "--entity-name", group]
+    of_metrics = ["--entity-type", "client-metrics", "--entity-name", subscription]
+    default, own = ["--entity-type", "brokers", "--entity-default"], ["--entity-type", "brokers", "--entity-name", "1"]
+    printed = [
+        alter(*of_topic, "--add-config", "retention.ms=7200000,cleanup.policy=[compact,delete]"),
+        describe(*of_topic),
+        alter(*of_topic, "--delete-config", "retention.ms"),
+        describe(*of_topic),
+        alter(*of_topic, "--add-config", "retention.ms=never", code=None),
+        alter(*of_topic, "--add-config", "no.such.key=1", code=None),
+        alter(*of_topic, "--delete-config", "segment.ms", code=None),
+        alter("--entity-type", "topics", "--entity-name", topic + "x", "--add-config", "retention.ms=1", code=None),
+        alter(*default, "--add-config", "log.retention.ms=3600000,message.max.bytes=2000000"),
+        alter(*own, "--add-config", "log.retention.ms=1800000"),
+        describe(*default),
+        describe(*own),
+        "\n".join(line for line in describe("--all", *of_topic).splitlines() if "retention.ms" in line or "max.message" in line),
+        alter(*own, "--delete-config", "log.retention.ms"),
+        alter(*default, "--delete-config", "log.retention.ms,message.max.bytes"),
+        describe(*default),
+        describe(*own),
+        alter(*default, "--add-config", "node.id=3", code=None),
+        alter(*default, "--add-config", "log.retention.ms=x", code=None),
+        alter(*own, "--add-config", "num.io.threads=1000", code=None),
+        alter(*of_group, "--add-config", "consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=6000"),
+        describe(*of_group),
+        alter(*of_group, "--add-config", "consumer.session.timeout.ms=1", code=None),
+        alter(*of_group, "--delete-config", "consumer.session.timeout.ms,consumer.heartbeat.interval.ms"),
+        describe(*of_group),
+        alter(*of_metrics, "--add-config", "interval.ms=1000,metrics=[org.apache.kafka.producer.],match=[client_id=a.*]"),
+        describe(*of_metrics),
+        alter(*of_metrics, "--add-config", "interval.ms=1", code=None),
+        on_node("ClientMetricsCommand", "--alter", "--name", subscription, "--metrics", "org.apache.kafka.consumer.", "--interval", "2000"),
+        on_node("ClientMetricsCommand", "--describe", "--name", subscription),
+        on_node("ClientMetricsCommand", "--list").count(subscription),
+        on_node("ClientMetricsCommand", "--delete", "--name", subscription),
+        on_node("ClientMetricsCommand", "--list").count(subscription),
+        alter("--entity-type", "broker-loggers", "--entity-name", "1", "--add-config", "root=DEBUG"),
+        "\n".join(line.strip() for line in describe("--entity-type", "broker-loggers", "--entity-name", "1").splitlines() if "root=" in line),
+        alter("--entity-type", "broker-loggers", "--entity-name", "1", "--add-config", "root=INFO"),
+        alter("--entity-type", "broker-loggers", "--entity-name", "1", "--add-config", "root=NONE", code=None),
+    ]
+    names = {topic: "<topic>", group: "<group>", subscription: "<subscription>"}
+    return names, [str(text) for text in printed]
+
+
+def features():
+    """Levels that both sides serve; what else there is differs."""
+    command, elr = "FeatureCommand", "eligible.leader.replicas.version"
+
+    def described():
+        lines = on_node(command, "describe").splitlines()
+        shown = [line for line in lines if any(f" {name} " in line for name in (elr, "kraft.version", "metadata.version"))]
+        return re.sub(r"Epoch: \d+", "Epoch: <epoch>", "\n".join(shown))
+
+    return {}, [
+        described(),
+        on_node(command, "upgrade", "--feature", "no.such.version=1", code=1),
+        on_node(command, "upgrade", "--feature", f"{elr}=7", code=1),
+        on_node(command, "downgrade", "--metadata", "3.3-IV3", code=1),
+        on_node(command, "upgrade", "--feature", "metadata.version=32", code=1),
+        on_node(command, "downgrade", "--feature", f"{elr}=0", "--dry-run"),
+        on_node(command, "downgrade", "--feature", f"{elr}=0"),
+        described(),
+        on_node(command, "upgrade", "--feature", f"{elr}=1", "--dry-run"),
+        on_node(command, "upgrade", "--feature", f"{elr}=1"),
+        on_node(command, "disable", "--feature", elr),
+        on_node(command, "upgrade", "--feature", f"{elr}=1"),
+        on_node(command, "upgrade", "--feature", "kraft.version=1"),
+        on_node(command, "downgrade", "--feature", "kraft.version=0", code=1),
+        described(),
+        on_node(command, "version-mapping", "--release-version", "4.0"),
+        on_node(command, "feature-dependencies", "--feature", f"{elr}=1"),
+    ]
 
 
 def cluster():
@@ -237,6 +329,8 @@ def verifiable():
 def main():
     same("topics", topics)
     same("configs", configs)
+    same("alter-configs", alter_configs)
+    same("features", features)
     same("console", console)
     same("get-offsets", offsets)
     same("consumer-groups", groups)
