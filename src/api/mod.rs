@@ -19,6 +19,8 @@ pub mod authorized_operations;
 pub mod auto_topic_creation;
 pub mod cluster_view;
 mod config_changes;
+pub mod consumer_group_describe;
+pub mod consumer_group_heartbeat;
 pub mod context;
 pub mod current_leader;
 pub mod error_map;

@@ -519,6 +519,12 @@ impl ClassicGroup {
         self.clear_pending_sync_members();
     }
 
+    /// Of a group that was put together from members: the protocol is what they agree on.
+    pub fn select_restored_protocol(&mut self) {
+        self.protocol_name = self.select_protocol();
+        self.refresh_subscribed_topics();
+    }
+
     pub fn refresh_subscribed_topics(&mut self) {
         self.subscribed_topics = self.compute_subscribed_topics();
     }

@@ -11,6 +11,7 @@ use super::classic_group::ClassicGroup;
 use super::classic_group::ClassicGroupState::{Dead, Empty};
 use super::classic_join::Join;
 use super::config::GroupConfig;
+use super::consumer_records;
 use super::owned;
 use super::records::GroupRecord;
 use super::shard::{Group, GroupEffect, GroupOutcome, GroupPending, GroupReply, GroupShard, GroupTimer};
@@ -107,7 +108,7 @@ impl GroupShard {
                 effects,
                 now_ms,
             }),
-            Group::Other(_) => None,
+            Group::Consumer(_) | Group::Other(_) => None,
         }
     }
 
@@ -123,6 +124,15 @@ impl GroupShard {
         let mut records = Vec::new();
         let group_id = owned(&request.group_id.0);
         match self.groups.get(&group_id) {
+            Some(Group::Consumer(group)) if !group.is_empty() => {
+                return self.join_consumer_group(context, join_context, request, token);
+            }
+            Some(Group::Consumer(group)) => {
+                if request.member_id.is_empty() {
+                    records = consumer_records::group_tombstones(group, None);
+                    self.forget_group(context.next_offset, &group_id);
+                }
+            }
             Some(Group::Other(other)) if other.may_become_classic() => {
                 // An empty group of a newer protocol makes room; its offsets stay.
                 if request.member_id.is_empty() {
@@ -170,6 +180,11 @@ impl GroupShard {
     ) -> Result<GroupOutcome<()>, ApiError> {
         let mut effects = Vec::new();
         let mut write = None;
+        if let Some(Group::Consumer(group)) = self.groups.get(&request.group_id.0)
+            && !group.is_empty()
+        {
+            return self.sync_consumer_group(request, token);
+        }
         match self.classic(&request.group_id.0, &mut effects, context.now_ms) {
             Some(mut classic) if !classic.group.is_in(Empty) => write = classic.sync(request, token),
             _ => effects.push(Effect::Reply(token, sync_error(ErrorCode::UnknownMemberId))),
@@ -185,6 +200,9 @@ impl GroupShard {
         group_instance_id: Option<&StrBytes>,
         generation_id: i32,
     ) -> GroupOutcome<ErrorCode> {
+        if let Some(Group::Consumer(_)) = self.groups.get(group_id) {
+            return self.heartbeat_to_consumer_group(group_id, member_id, group_instance_id, generation_id);
+        }
         let mut effects = Vec::new();
         let error = match self.classic(group_id, &mut effects, context.now_ms) {
             Some(mut classic) => classic.heartbeat(&owned(member_id), group_instance_id, generation_id),
@@ -199,6 +217,9 @@ impl GroupShard {
         group_id: &StrBytes,
         members: &[MemberIdentity],
     ) -> Result<GroupOutcome<LeaveGroupResponse>, ApiError> {
+        if let Some(Group::Consumer(_)) = self.groups.get(group_id) {
+            return self.leave_consumer_group(context, &owned(group_id), members);
+        }
         let mut effects = Vec::new();
         let Some(mut classic) = self.classic(group_id, &mut effects, context.now_ms) else {
             return Err(ErrorCode::UnknownMemberId.into());
@@ -227,7 +248,12 @@ impl GroupShard {
                     GroupTimer::PendingSync { generation_id, .. } => {
                         classic.pending_sync_elapsed(*generation_id)
                     }
-                    GroupTimer::Expiration => None,
+                    GroupTimer::Expiration
+                    | GroupTimer::ConsumerSession { .. }
+                    | GroupTimer::ConsumerRebalance { .. }
+                    | GroupTimer::ConsumerJoin { .. }
+                    | GroupTimer::ConsumerSync { .. }
+                    | GroupTimer::ResolveRegexes { .. } => None,
                 });
         Write::outcome(write, effects, ())
     }
@@ -245,6 +271,32 @@ impl GroupShard {
                 if let Err(error) = result {
                     let response = JoinGroupResponse::default().with_error_code(append_error(error).code());
                     effects.push(Effect::Reply(token, GroupReply::Join(response)));
+                }
+            }
+            GroupPending::ConsumerJoin {
+                token,
+                group_id,
+                response,
+                session_timeout_ms,
+                rebalance_timeout_ms,
+                is_downgrade,
+            } => {
+                // On failure whoever waits gets the operation's error.
+                if result.is_ok() {
+                    let timeouts = (session_timeout_ms, rebalance_timeout_ms);
+                    effects = self.consumer_join_stored(&group_id, *response, timeouts, is_downgrade, token);
+                }
+            }
+            GroupPending::ConsumerSync {
+                token,
+                group_id,
+                member_id,
+                response,
+                session_timeout_ms,
+            } => {
+                if result.is_ok() {
+                    effects =
+                        self.consumer_sync_stored(group_id, member_id, *response, session_timeout_ms, token);
                 }
             }
             GroupPending::StoreAssignments {

@@ -1,7 +1,47 @@
 //! The settings that the group coordinator acts on, by their Kafka names.
 
+use super::assignor::Assignor;
 use crate::config::KafkaConfig;
 use crate::record::Compression;
+
+/// `group.consumer.migration.policy`: which way a group that is in use may change its protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MigrationPolicy {
+    pub upgrade: bool,
+    pub downgrade: bool,
+}
+
+impl MigrationPolicy {
+    /// In any case of letters; what is unknown disables both.
+    pub fn named(name: &str) -> Self {
+        let name = name.to_lowercase();
+        Self {
+            upgrade: name == "bidirectional" || name == "upgrade",
+            downgrade: name == "bidirectional" || name == "downgrade",
+        }
+    }
+
+    pub fn is_disabled(self) -> bool {
+        !self.upgrade && !self.downgrade
+    }
+}
+
+/// What a group may have its own of, and the bounds that the brokers put on that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounded {
+    pub value_ms: i32,
+    pub min_ms: i32,
+    pub max_ms: i32,
+}
+
+impl Bounded {
+    /// The group's own value within the bounds, or that of the brokers.
+    pub fn or_own(self, own: Option<&String>) -> i64 {
+        let own = own.and_then(|text| text.trim().parse::<i32>().ok());
+        let own = own.map(|value| value.min(self.max_ms).max(self.min_ms));
+        i64::from(own.unwrap_or(self.value_ms))
+    }
+}
 
 #[derive(Debug, Clone)]
 pub struct GroupConfig {
@@ -9,6 +49,16 @@ pub struct GroupConfig {
     pub group_max_session_timeout_ms: i32,
     pub group_initial_rebalance_delay_ms: i32,
     pub group_max_size: usize,
+    pub consumer_group_max_size: usize,
+    pub consumer_group_session_timeout: Bounded,
+    pub consumer_group_heartbeat_interval: Bounded,
+    pub consumer_group_assignment_interval: Bounded,
+    pub consumer_group_regex_refresh_interval_ms: i64,
+    /// The first one is for members that want none.
+    pub consumer_group_assignors: Vec<Assignor>,
+    pub consumer_group_migration_policy: MigrationPolicy,
+    /// `consumer` is among `group.coordinator.rebalance.protocols`.
+    pub serves_consumer_protocol: bool,
     pub offset_metadata_max_bytes: usize,
     pub offsets_retention_ms: i64,
     pub offsets_retention_check_interval_ms: i64,
@@ -31,6 +81,29 @@ impl Default for GroupConfig {
             group_max_session_timeout_ms: 1_800_000,
             group_initial_rebalance_delay_ms: 3000,
             group_max_size: i32::MAX as usize,
+            consumer_group_max_size: i32::MAX as usize,
+            consumer_group_session_timeout: Bounded {
+                value_ms: 45_000,
+                min_ms: 45_000,
+                max_ms: 60_000,
+            },
+            consumer_group_heartbeat_interval: Bounded {
+                value_ms: 5000,
+                min_ms: 5000,
+                max_ms: 15_000,
+            },
+            consumer_group_assignment_interval: Bounded {
+                value_ms: 1000,
+                min_ms: 0,
+                max_ms: 15_000,
+            },
+            consumer_group_regex_refresh_interval_ms: 600_000,
+            consumer_group_assignors: vec![Assignor::Uniform, Assignor::Range],
+            consumer_group_migration_policy: MigrationPolicy {
+                upgrade: true,
+                downgrade: true,
+            },
+            serves_consumer_protocol: true,
             offset_metadata_max_bytes: 4096,
             offsets_retention_ms: 7 * 24 * 3600 * 1000,
             offsets_retention_check_interval_ms: 600_000,
@@ -51,6 +124,31 @@ impl GroupConfig {
             group_max_session_timeout_ms: config.group_max_session_timeout_ms,
             group_initial_rebalance_delay_ms: config.group_initial_rebalance_delay_ms,
             group_max_size: size(config.group_max_size),
+            consumer_group_max_size: size(config.group_consumer_max_size),
+            consumer_group_session_timeout: Bounded {
+                value_ms: config.group_consumer_session_timeout_ms,
+                min_ms: config.group_consumer_min_session_timeout_ms,
+                max_ms: config.group_consumer_max_session_timeout_ms,
+            },
+            consumer_group_heartbeat_interval: Bounded {
+                value_ms: config.group_consumer_heartbeat_interval_ms,
+                min_ms: config.group_consumer_min_heartbeat_interval_ms,
+                max_ms: config.group_consumer_max_heartbeat_interval_ms,
+            },
+            consumer_group_assignment_interval: Bounded {
+                value_ms: config.group_consumer_assignment_interval_ms,
+                min_ms: config.group_consumer_min_assignment_interval_ms,
+                max_ms: config.group_consumer_max_assignment_interval_ms,
+            },
+            consumer_group_regex_refresh_interval_ms: i64::from(
+                config.group_consumer_regex_refresh_interval_ms,
+            ),
+            consumer_group_assignors: assignors(&config.group_consumer_assignors),
+            consumer_group_migration_policy: MigrationPolicy::named(&config.group_consumer_migration_policy),
+            serves_consumer_protocol: config
+                .group_coordinator_rebalance_protocols
+                .iter()
+                .any(|protocol| protocol.eq_ignore_ascii_case("consumer")),
             offset_metadata_max_bytes: size(config.offset_metadata_max_bytes),
             offsets_retention_ms: i64::from(config.offsets_retention_minutes) * 60 * 1000,
             offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms,
@@ -65,5 +163,17 @@ impl GroupConfig {
                 _ => Compression::None,
             },
         }
+    }
+}
+
+/// A class of somebody's own cannot be loaded; kavka says so at start.
+fn assignors(names: &[String]) -> Vec<Assignor> {
+    let known: Vec<Assignor> = names
+        .iter()
+        .filter_map(|name| Assignor::from_name(name))
+        .collect();
+    match known.is_empty() {
+        true => vec![Assignor::Uniform],
+        false => known,
     }
 }

@@ -83,6 +83,9 @@ impl Fixture {
         for effect in outcome.effects {
             match effect {
                 Effect::Schedule { after_ms, event } => self.timers.schedule(self.now_ms + after_ms, event),
+                Effect::ScheduleIfAbsent { after_ms, event } => {
+                    self.timers.schedule_if_absent(self.now_ms + after_ms, event);
+                }
                 Effect::Cancel(event) => self.timers.cancel(&event.key()),
                 Effect::Reply(token, reply) => {
                     // As in the runtime the first answer counts.

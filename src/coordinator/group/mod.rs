@@ -6,13 +6,19 @@
 //!   classic_protocol* the classic protocol's requests and timers on it
 //!     classic_join* classic_rebalance*   its rules
 //!   classic_group*  one classic group: members, protocols, generation, the states and their transitions
-//!   other_group*    groups of the newer protocols: kept, listed, deleted when empty; not served yet
+//!   consumer_protocol*  the consumer protocol's requests and timers (KIP-848)
+//!     consumer_regexes* subscriptions by pattern      consumer_classic* members of the classic protocol among others
+//!     consumer_migration*  from the classic protocol and back   consumer_requests, consumer_describe*   judging, telling
+//!   consumer_group* consumer_member*   one consumer group, one member
+//!     current_assignment*  how a member gets to its target    target_assignment*  what assignors are told, and answer
+//!     metadata_hash* group_settings* embedded_protocol*
+//!   other_group*    share and streams groups: kept, listed, deleted when empty; not served yet
 //!   assignor/*      who reads what in a group of the consumer protocol
 //!   subscription_regex*   topics by regular expression, in the syntax of RE2/J
 //!   offsets*        committed offsets, those of open transactions, expiry
 //!   offset_delete*  deleting offsets on request
 //!   transactional_offsets*   commits in a transaction
-//! records*          the records of all this
+//! records* consumer_records*   the records of all this
 //! config            the settings that matter here
 //! ```
 //! `*` = pure.
@@ -23,6 +29,19 @@ mod classic_join;
 mod classic_protocol;
 mod classic_rebalance;
 pub mod config;
+mod consumer_classic;
+mod consumer_describe;
+pub mod consumer_group;
+pub mod consumer_member;
+mod consumer_migration;
+pub mod consumer_protocol;
+mod consumer_records;
+mod consumer_regexes;
+mod consumer_requests;
+mod current_assignment;
+mod embedded_protocol;
+mod group_settings;
+mod metadata_hash;
 mod offset_delete;
 pub mod offsets;
 pub mod other_group;
@@ -30,6 +49,7 @@ pub mod records;
 pub mod service;
 pub mod shard;
 pub mod subscription_regex;
+pub mod target_assignment;
 mod transactional_offsets;
 
 pub use config::GroupConfig;
@@ -52,5 +72,7 @@ fn owned_bytes(bytes: &Bytes) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }
 
+#[cfg(test)]
+mod consumer_fixture_test;
 #[cfg(test)]
 mod fixture_test;

@@ -40,11 +40,13 @@ impl GroupShard {
         let group = self.groups.get(group_id).ok_or(ErrorCode::GroupIdNotFound)?;
         match group {
             Group::Classic(group) => group.validate_offset_delete()?,
+            Group::Consumer(_) => {}
             Group::Other(group) => group.validate_offset_delete()?,
         }
         let is_subscribed_to = |topic: &StrBytes| match group {
             Group::Classic(group) => group.is_subscribed_to(topic),
-            Group::Other(group) => group.is_subscribed_to(topic),
+            Group::Consumer(group) => group.is_subscribed_to(topic),
+            Group::Other(group) => group.is_subscribed_to_any(),
         };
         let mut records = Vec::new();
         let mut response = OffsetDeleteResponse::default();

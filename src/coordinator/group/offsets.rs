@@ -5,10 +5,14 @@
 //! is open on a partition.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
 use super::classic_group::ClassicGroupState::{Empty, PreparingRebalance, Stable};
+use super::consumer_group::validate_partition_epoch;
+use super::consumer_member::ConsumerMember;
+use super::consumer_records;
 use super::records::GroupRecord;
 use super::shard::{Group, GroupOutcome, GroupShard};
 use super::{GroupConfig, owned};
@@ -229,7 +233,8 @@ fn unused_since_ms(group: &Group, offset: &OffsetAndMetadata) -> Option<i64> {
             Some(offset.commit_timestamp_ms)
         }
         Group::Classic(_) => None,
-        // Which topics a group of a newer protocol consumes is not known here: it is empty, or its offsets stay.
+        Group::Consumer(_) => Some(offset.commit_timestamp_ms),
+        // Which topics a group of another protocol consumes is not known here: it is empty, or its offsets stay.
         Group::Other(group) if !group.has_members() => Some(offset.commit_timestamp_ms),
         Group::Other(_) => None,
     }
@@ -254,7 +259,7 @@ impl GroupShard {
     ) -> Result<GroupOutcome<OffsetCommitResponse>, ApiError> {
         let mut effects = Vec::new();
         let group_id = owned(&request.group_id.0);
-        self.validate_offset_commit(context, &group_id, request, knows_group_id_not_found)?;
+        let behind = self.validate_offset_commit(context, &group_id, request, knows_group_id_not_found)?;
         // In the classic protocol a commit is a sign of life too.
         if let Some(mut classic) = self.classic(&group_id, &mut effects, context.now_ms)
             && classic.is_in_any(&[Stable, PreparingRebalance])
@@ -285,6 +290,10 @@ impl GroupShard {
                 if too_large {
                     continue;
                 }
+                if let Some(member) = &behind {
+                    let partition = (&name, topic.topic_id, partition.partition_index);
+                    validate_partition_epoch(member, request.generation_id_or_member_epoch, partition)?;
+                }
                 let key = OffsetKey {
                     group: group_id.clone(),
                     topic: name.clone(),
@@ -314,7 +323,7 @@ impl GroupShard {
         group_id: &StrBytes,
         request: &OffsetCommitRequest,
         knows_group_id_not_found: bool,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<Arc<ConsumerMember>>, ApiError> {
         let generation_id = request.generation_id_or_member_epoch;
         match self.groups.get(group_id) {
             Some(Group::Classic(group)) => group.validate_offset_commit(
@@ -323,6 +332,15 @@ impl GroupShard {
                 generation_id,
                 false,
             )?,
+            Some(Group::Consumer(group)) => {
+                return group.validate_offset_commit(
+                    &request.member_id,
+                    request.group_instance_id.as_ref(),
+                    generation_id,
+                    false,
+                    knows_group_id_not_found,
+                );
+            }
             Some(Group::Other(group)) => group.validate_offset_commit(&request.member_id, generation_id)?,
             // From an admin client, or a consumer without group management: a simple group.
             None if generation_id < 0 => {
@@ -336,7 +354,7 @@ impl GroupShard {
             }
             None => return Err(ErrorCode::IllegalGeneration.into()),
         }
-        Ok(())
+        Ok(None)
     }
 }
 
@@ -352,6 +370,10 @@ impl GroupShard {
         let known = match self.groups.get(&request.group_id.0) {
             None => false,
             Some(Group::Classic(_)) => true,
+            Some(Group::Consumer(group)) => {
+                group.validate_offset_fetch(request.member_id.as_ref(), request.member_epoch)?;
+                true
+            }
             Some(Group::Other(group)) => {
                 match group.validate_offset_fetch(request.member_id.as_ref(), request.member_epoch) {
                     Ok(()) => true,
@@ -453,6 +475,7 @@ impl GroupShard {
             for (key, offset) in self.offsets.of_group(group_id) {
                 let in_use = match group {
                     Group::Classic(group) => group.is_subscribed_to(&key.topic),
+                    Group::Consumer(group) => group.is_subscribed_to(&key.topic),
                     Group::Other(_) => false,
                 };
                 if !in_use
@@ -468,11 +491,14 @@ impl GroupShard {
                 Group::Classic(group) if all_expired && group.is_in(Empty) => {
                     records.push(GroupRecord::group_tombstone(group_id));
                 }
+                Group::Consumer(group) if all_expired && group.is_empty() => {
+                    records.extend(consumer_records::group_tombstones(group, None));
+                }
                 Group::Other(group) if all_expired && group.may_become_classic() => {
                     records.extend(group.tombstones());
                 }
                 // A share group stays although it is empty; Kafka's does too.
-                Group::Classic(_) | Group::Other(_) => {}
+                Group::Classic(_) | Group::Consumer(_) | Group::Other(_) => {}
             }
         }
         if !records.is_empty() {

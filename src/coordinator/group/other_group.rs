@@ -1,4 +1,4 @@
-//! A group of a protocol that is not served yet: consumer (KIP-848), share (KIP-932), streams (KIP-1071). Pure.
+//! A group of a protocol that is not served yet: share (KIP-932), streams (KIP-1071). Pure.
 //!
 //! Such groups are in logs that Apache Kafka wrote. They are kept: their records stay in the log, and are known here by
 //! their keys, so that the group is listed, its offsets live as long as Kafka would let them, and an empty one can be
@@ -10,14 +10,13 @@ use bytes::Bytes;
 
 use super::records::GroupRecord;
 use crate::protocol::records::group::{
-    ConsumerGroupTargetAssignmentMetadataValue, GroupRecordKey, GroupRecordValue,
-    ShareGroupTargetAssignmentMetadataValue, StreamsGroupTargetAssignmentMetadataValue,
+    GroupRecordKey, GroupRecordValue, ShareGroupTargetAssignmentMetadataValue,
+    StreamsGroupTargetAssignmentMetadataValue,
 };
 use crate::protocol::{ErrorCode, StrBytes};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupKind {
-    Consumer,
     Share,
     Streams,
 }
@@ -26,7 +25,6 @@ impl GroupKind {
     /// As ListGroups names the type; the protocol type is the same word.
     pub fn name(self) -> &'static str {
         match self {
-            GroupKind::Consumer => "consumer",
             GroupKind::Share => "share",
             GroupKind::Streams => "streams",
         }
@@ -38,10 +36,6 @@ struct Member {
     epoch: i32,
     /// `MemberState` of its kind of group.
     state: i8,
-    /// The pattern that a consumer subscribes to.
-    regex: Option<StrBytes>,
-    /// The topics that a consumer names.
-    topics: Vec<StrBytes>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -50,25 +44,16 @@ pub struct OtherGroup {
     group_epoch: i32,
     assignment_epoch: i32,
     members: BTreeMap<StrBytes, Member>,
-    /// What each pattern was found to match.
-    resolved_regexes: BTreeMap<StrBytes, Vec<StrBytes>>,
     /// Keys of the records that are not tombstones, those of the group as a whole last.
     live: BTreeMap<(u8, Bytes), GroupRecordKey>,
     /// The record that has the group's epoch.
     metadata: Option<GroupRecord>,
 }
 
-/// Which group a record belongs to; `None`: to a classic group, or to offsets.
+/// Which group a record belongs to; `None`: to a classic or a consumer group, or to offsets.
 pub fn owner_of(key: &GroupRecordKey) -> Option<(GroupKind, &StrBytes)> {
-    use GroupKind::{Consumer, Share, Streams};
+    use GroupKind::{Share, Streams};
     Some(match key {
-        GroupRecordKey::ConsumerGroupMetadata(key) => (Consumer, &key.group_id),
-        GroupRecordKey::ConsumerGroupPartitionMetadata(key) => (Consumer, &key.group_id),
-        GroupRecordKey::ConsumerGroupMemberMetadata(key) => (Consumer, &key.group_id),
-        GroupRecordKey::ConsumerGroupTargetAssignmentMetadata(key) => (Consumer, &key.group_id),
-        GroupRecordKey::ConsumerGroupTargetAssignmentMember(key) => (Consumer, &key.group_id),
-        GroupRecordKey::ConsumerGroupCurrentMemberAssignment(key) => (Consumer, &key.group_id),
-        GroupRecordKey::ConsumerGroupRegularExpression(key) => (Consumer, &key.group_id),
         GroupRecordKey::ShareGroupMetadata(key) => (Share, &key.group_id),
         GroupRecordKey::ShareGroupMemberMetadata(key) => (Share, &key.group_id),
         GroupRecordKey::ShareGroupTargetAssignmentMetadata(key) => (Share, &key.group_id),
@@ -81,7 +66,14 @@ pub fn owner_of(key: &GroupRecordKey) -> Option<(GroupKind, &StrBytes)> {
         GroupRecordKey::StreamsGroupTargetAssignmentMember(key) => (Streams, &key.group_id),
         GroupRecordKey::StreamsGroupCurrentMemberAssignment(key) => (Streams, &key.group_id),
         GroupRecordKey::StreamsGroupTopology(key) => (Streams, &key.group_id),
-        GroupRecordKey::LegacyOffsetCommit(_)
+        GroupRecordKey::ConsumerGroupMetadata(_)
+        | GroupRecordKey::ConsumerGroupPartitionMetadata(_)
+        | GroupRecordKey::ConsumerGroupMemberMetadata(_)
+        | GroupRecordKey::ConsumerGroupTargetAssignmentMetadata(_)
+        | GroupRecordKey::ConsumerGroupTargetAssignmentMember(_)
+        | GroupRecordKey::ConsumerGroupCurrentMemberAssignment(_)
+        | GroupRecordKey::ConsumerGroupRegularExpression(_)
+        | GroupRecordKey::LegacyOffsetCommit(_)
         | GroupRecordKey::OffsetCommit(_)
         | GroupRecordKey::GroupMetadata(_)
         | GroupRecordKey::Unknown(_) => return None,
@@ -94,13 +86,10 @@ const GROUP_RANK: u8 = 2;
 /// The member that a record is about, in the order in which a member's records are removed.
 fn member_of(key: &GroupRecordKey) -> Option<(u8, &StrBytes)> {
     Some(match key {
-        GroupRecordKey::ConsumerGroupCurrentMemberAssignment(key) => (0, &key.member_id),
         GroupRecordKey::ShareGroupCurrentMemberAssignment(key) => (0, &key.member_id),
         GroupRecordKey::StreamsGroupCurrentMemberAssignment(key) => (0, &key.member_id),
-        GroupRecordKey::ConsumerGroupTargetAssignmentMember(key) => (1, &key.member_id),
         GroupRecordKey::ShareGroupTargetAssignmentMember(key) => (1, &key.member_id),
         GroupRecordKey::StreamsGroupTargetAssignmentMember(key) => (1, &key.member_id),
-        GroupRecordKey::ConsumerGroupMemberMetadata(key) => (2, &key.member_id),
         GroupRecordKey::ShareGroupMemberMetadata(key) => (2, &key.member_id),
         GroupRecordKey::StreamsGroupMemberMetadata(key) => (2, &key.member_id),
         _ => return None,
@@ -110,11 +99,8 @@ fn member_of(key: &GroupRecordKey) -> Option<(u8, &StrBytes)> {
 /// Tombstones go from the members to the group.
 fn rank(key: &GroupRecordKey) -> u8 {
     match key {
-        GroupRecordKey::ConsumerGroupMetadata(_)
-        | GroupRecordKey::ShareGroupMetadata(_)
-        | GroupRecordKey::StreamsGroupMetadata(_) => GROUP_RANK,
-        GroupRecordKey::ConsumerGroupTargetAssignmentMetadata(_)
-        | GroupRecordKey::ShareGroupTargetAssignmentMetadata(_)
+        GroupRecordKey::ShareGroupMetadata(_) | GroupRecordKey::StreamsGroupMetadata(_) => GROUP_RANK,
+        GroupRecordKey::ShareGroupTargetAssignmentMetadata(_)
         | GroupRecordKey::StreamsGroupTargetAssignmentMetadata(_) => ASSIGNMENT_RANK,
         _ => 0,
     }
@@ -127,7 +113,6 @@ impl OtherGroup {
             group_epoch: 0,
             assignment_epoch: 0,
             members: BTreeMap::new(),
-            resolved_regexes: BTreeMap::new(),
             live: BTreeMap::new(),
             metadata: None,
         }
@@ -173,17 +158,6 @@ impl OtherGroup {
     pub fn replay(&mut self, key: GroupRecordKey, value: Option<(GroupRecordValue, i16)>) {
         let Ok(bytes) = key.encode() else { return };
         self.replay_members(&key, value.as_ref().map(|(value, _)| value));
-        if let GroupRecordKey::ConsumerGroupRegularExpression(key) = &key {
-            match &value {
-                Some((GroupRecordValue::ConsumerGroupRegularExpression(value), _)) => {
-                    self.resolved_regexes
-                        .insert(key.regular_expression.clone(), value.topics.clone());
-                }
-                _ => {
-                    self.resolved_regexes.remove(&key.regular_expression);
-                }
-            }
-        }
         if rank(&key) == GROUP_RANK {
             self.metadata = value.as_ref().map(|value| GroupRecord {
                 key: key.clone(),
@@ -203,12 +177,8 @@ impl OtherGroup {
 
     fn replay_epochs(&mut self, value: &GroupRecordValue) {
         match value {
-            GroupRecordValue::ConsumerGroupMetadata(value) => self.group_epoch = value.epoch,
             GroupRecordValue::ShareGroupMetadata(value) => self.group_epoch = value.epoch,
             GroupRecordValue::StreamsGroupMetadata(value) => self.group_epoch = value.epoch,
-            GroupRecordValue::ConsumerGroupTargetAssignmentMetadata(value) => {
-                self.assignment_epoch = value.assignment_epoch
-            }
             GroupRecordValue::ShareGroupTargetAssignmentMetadata(value) => {
                 self.assignment_epoch = value.assignment_epoch
             }
@@ -221,31 +191,21 @@ impl OtherGroup {
 
     fn replay_members(&mut self, key: &GroupRecordKey, value: Option<&GroupRecordValue>) {
         let (member_id, is_membership) = match key {
-            GroupRecordKey::ConsumerGroupMemberMetadata(key) => (&key.member_id, true),
             GroupRecordKey::ShareGroupMemberMetadata(key) => (&key.member_id, true),
             GroupRecordKey::StreamsGroupMemberMetadata(key) => (&key.member_id, true),
-            GroupRecordKey::ConsumerGroupCurrentMemberAssignment(key) => (&key.member_id, false),
             GroupRecordKey::ShareGroupCurrentMemberAssignment(key) => (&key.member_id, false),
             GroupRecordKey::StreamsGroupCurrentMemberAssignment(key) => (&key.member_id, false),
             _ => return,
         };
         let (epoch, state) = match value {
-            Some(GroupRecordValue::ConsumerGroupCurrentMemberAssignment(value)) => {
-                (value.member_epoch, value.state)
-            }
             Some(GroupRecordValue::ShareGroupCurrentMemberAssignment(value)) => {
                 (value.member_epoch, value.state)
             }
             Some(GroupRecordValue::StreamsGroupCurrentMemberAssignment(value)) => {
                 (value.member_epoch, value.state)
             }
-            Some(value) => {
-                let member = self.members.entry(member_id.clone()).or_default();
-                if let GroupRecordValue::ConsumerGroupMemberMetadata(value) = value {
-                    let regex = value.subscribed_topic_regex.as_ref();
-                    member.regex = regex.filter(|regex| !regex.is_empty()).cloned();
-                    member.topics = value.subscribed_topic_names.clone();
-                }
+            Some(_) => {
+                self.members.entry(member_id.clone()).or_default();
                 return;
             }
             None if is_membership => {
@@ -265,9 +225,9 @@ impl OtherGroup {
     /// A member has not shown up: its records go, and the group is in another epoch. With the last one the target
     /// assignment is that of nobody.
     pub fn fence(&self, member_id: &StrBytes) -> Vec<GroupRecord> {
-        let Some(member) = self.members.get(member_id) else {
+        if !self.members.contains_key(member_id) {
             return Vec::new();
-        };
+        }
         let mut keys: Vec<(u8, &GroupRecordKey)> = self
             .live
             .values()
@@ -276,18 +236,11 @@ impl OtherGroup {
             .map(|((order, _), key)| (order, key))
             .collect();
         keys.sort_by_key(|(order, _)| *order);
-        let mut others = self.members.iter().filter(|(other, _)| *other != member_id);
-        let regex = member.regex.as_ref();
-        let regex = regex.filter(|regex| !others.any(|(_, other)| other.regex.as_ref() == Some(regex)));
-        let unused = self.live.values().filter(|key| match key {
-            GroupRecordKey::ConsumerGroupRegularExpression(key) => Some(&key.regular_expression) == regex,
-            _ => false,
-        });
         let tombstone = |key: &GroupRecordKey| GroupRecord {
             key: key.clone(),
             value: None,
         };
-        let keys = keys.into_iter().map(|(_, key)| key).chain(unused);
+        let keys = keys.into_iter().map(|(_, key)| key);
         let mut records: Vec<GroupRecord> = keys.map(tombstone).collect();
         records.extend(self.next_epoch(self.members.len() == 1));
         records
@@ -299,15 +252,6 @@ impl OtherGroup {
             return Vec::new();
         };
         let assignment = match &mut record.value {
-            Some((GroupRecordValue::ConsumerGroupMetadata(value), _)) => {
-                value.epoch += 1;
-                value.metadata_hash = if is_empty { 0 } else { value.metadata_hash };
-                let assignment = ConsumerGroupTargetAssignmentMetadataValue {
-                    assignment_epoch: value.epoch,
-                    ..Default::default()
-                };
-                self.assignment_record(assignment.into())
-            }
             Some((GroupRecordValue::ShareGroupMetadata(value), _)) => {
                 value.epoch += 1;
                 value.metadata_hash = if is_empty { 0 } else { value.metadata_hash };
@@ -361,22 +305,13 @@ impl OtherGroup {
     pub fn validate_offset_delete(&self) -> Result<(), ErrorCode> {
         match self.kind {
             GroupKind::Share => Err(ErrorCode::GroupIdNotFound),
-            GroupKind::Consumer | GroupKind::Streams => Ok(()),
+            GroupKind::Streams => Ok(()),
         }
     }
 
     /// Which topics a member of a streams group consumes is not known here: all.
-    pub fn is_subscribed_to(&self, topic: &StrBytes) -> bool {
-        let names = |topics: &[StrBytes]| topics.contains(topic);
-        self.members.values().any(|member| {
-            let by_regex = member
-                .regex
-                .as_ref()
-                .and_then(|regex| self.resolved_regexes.get(regex));
-            self.kind == GroupKind::Streams
-                || names(&member.topics)
-                || by_regex.is_some_and(|topics| names(topics))
-        })
+    pub fn is_subscribed_to_any(&self) -> bool {
+        self.kind == GroupKind::Streams && self.has_members()
     }
 
     pub fn validate_offset_commit(&self, member_id: &StrBytes, member_epoch: i32) -> Result<(), ErrorCode> {

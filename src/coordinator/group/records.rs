@@ -112,6 +112,20 @@ impl GroupRecord {
     }
 }
 
+/// The consumer group that a record belongs to.
+pub fn consumer_group_of(key: &GroupRecordKey) -> Option<&StrBytes> {
+    match key {
+        GroupRecordKey::ConsumerGroupMetadata(key) => Some(&key.group_id),
+        GroupRecordKey::ConsumerGroupPartitionMetadata(key) => Some(&key.group_id),
+        GroupRecordKey::ConsumerGroupMemberMetadata(key) => Some(&key.group_id),
+        GroupRecordKey::ConsumerGroupTargetAssignmentMetadata(key) => Some(&key.group_id),
+        GroupRecordKey::ConsumerGroupTargetAssignmentMember(key) => Some(&key.group_id),
+        GroupRecordKey::ConsumerGroupCurrentMemberAssignment(key) => Some(&key.group_id),
+        GroupRecordKey::ConsumerGroupRegularExpression(key) => Some(&key.group_id),
+        _ => None,
+    }
+}
+
 fn group_metadata_key(group_id: &StrBytes) -> GroupMetadataKey {
     GroupMetadataKey {
         group: group_id.clone(),

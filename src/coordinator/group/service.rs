@@ -16,7 +16,7 @@ use super::offsets::DeletedTopic;
 use super::shard::{GroupReply, GroupShard};
 use crate::coordinator::partition_for::partition_for;
 use crate::coordinator::runtime::context::ContextConfig;
-use crate::coordinator::runtime::shard::Outcome;
+use crate::coordinator::runtime::shard::{Outcome, TopicChanges};
 use crate::coordinator::runtime::{CoordinatorRuntime, PartitionLog, RuntimeConfig, TransactionEnd};
 use crate::io::clock::Clock;
 use crate::log::VerificationGuard;
@@ -48,9 +48,9 @@ pub struct JoiningClient {
 
 pub struct GroupCoordinatorService {
     node_id: i32,
-    config: Arc<GroupConfig>,
-    metadata: MetadataCache,
-    runtime: Arc<CoordinatorRuntime<GroupShard>>,
+    pub(super) config: Arc<GroupConfig>,
+    pub(super) metadata: MetadataCache,
+    pub(super) runtime: Arc<CoordinatorRuntime<GroupShard>>,
     executor: Handle,
 }
 
@@ -356,7 +356,7 @@ impl GroupCoordinatorService {
         result.await.map_err(|error| operation_error(error.code))
     }
 
-    fn by_partition(&self, group_ids: Vec<GroupId>) -> BTreeMap<i32, Vec<StrBytes>> {
+    pub(super) fn by_partition(&self, group_ids: Vec<GroupId>) -> BTreeMap<i32, Vec<StrBytes>> {
         let mut by_partition: BTreeMap<i32, Vec<StrBytes>> = BTreeMap::new();
         for group_id in group_ids {
             let partition = self.partition_for(&group_id);
@@ -401,7 +401,7 @@ impl MetadataPublisher for GroupCoordinatorService {
         "GroupCoordinator"
     }
 
-    fn on_metadata_update(&self, delta: &MetadataDelta, _image: &Arc<MetadataImage>) {
+    fn on_metadata_update(&self, delta: &MetadataDelta, image: &Arc<MetadataImage>) {
         let changes = delta.topics_delta().local_changes(self.node_id);
         for leader in &changes.elected_leaders {
             if &*leader.topic == GROUP_METADATA_TOPIC {
@@ -418,6 +418,10 @@ impl MetadataPublisher for GroupCoordinatorService {
                 self.on_resigned(*partition, None);
             }
         }
+        let topics = TopicChanges::of(delta);
+        if !topics.topics.is_empty() || !delta.changed_configs().is_empty() {
+            self.runtime.on_metadata_update(image, &topics);
+        }
         let deleted: Vec<DeletedTopic> = delta
             .topics_delta()
             .deleted_topics()
@@ -433,7 +437,7 @@ impl MetadataPublisher for GroupCoordinatorService {
 }
 
 /// What clients are told of an operation that failed (`CoordinatorOperationExceptionHelper`).
-fn operation_error(error: ErrorCode) -> ErrorCode {
+pub(super) fn operation_error(error: ErrorCode) -> ErrorCode {
     match error {
         ErrorCode::NetworkException => ErrorCode::CoordinatorLoadInProgress,
         ErrorCode::UnknownTopicOrPartition | ErrorCode::NotEnoughReplicas | ErrorCode::RequestTimedOut => {
@@ -447,6 +451,6 @@ fn operation_error(error: ErrorCode) -> ErrorCode {
     }
 }
 
-fn random_uuid() -> Uuid {
+pub(super) fn random_uuid() -> Uuid {
     uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid()
 }

@@ -11,14 +11,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::classic_group::ClassicGroupState::{Empty, Stable};
-use super::classic_group::{ClassicGroup, ClassicGroupMember, MemberProtocol};
+use super::classic_group::{CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupMember, MemberProtocol};
 use super::classic_protocol::sync_error;
 use super::config::GroupConfig;
+use super::consumer_group::{ConsumerGroup, Previous};
+use super::consumer_records;
+use super::metadata_hash::TopicHashes;
 use super::offsets::{OffsetAndMetadata, OffsetKey, Offsets};
 use super::other_group::{OtherGroup, owner_of};
-use super::records::GroupRecord;
+use super::records::{GroupRecord, consumer_group_of};
 use super::{owned, owned_bytes};
-use crate::coordinator::runtime::shard::{CoordinatorShard, Effect, OperationContext, Outcome, Token};
+use crate::coordinator::runtime::shard::{
+    CoordinatorShard, Effect, OperationContext, Outcome, Token, TopicChanges,
+};
 use crate::coordinator::runtime::timer::TimerEvent;
 use crate::metadata::MetadataImage;
 use crate::protocol::messages::delete_groups_response::DeletableGroupResult;
@@ -57,6 +62,23 @@ pub enum GroupTimer {
     PendingSync { group_id: StrBytes, generation_id: i32 },
     /// Time to look for offsets that expired.
     Expiration,
+    /// A member of a consumer group has not shown that it lives.
+    ConsumerSession { group_id: StrBytes, member_id: StrBytes },
+    /// It had time to give its partitions up in this epoch.
+    ConsumerRebalance {
+        group_id: StrBytes,
+        member_id: StrBytes,
+        member_epoch: i32,
+    },
+    /// One of the classic protocol had time to join again.
+    ConsumerJoin { group_id: StrBytes, member_id: StrBytes },
+    /// And then to sync.
+    ConsumerSync { group_id: StrBytes, member_id: StrBytes },
+    /// A consumer group's patterns are to be resolved.
+    ResolveRegexes {
+        group_id: StrBytes,
+        regexes: Vec<StrBytes>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +88,11 @@ pub enum GroupTimerKey {
     Join(StrBytes),
     Sync(StrBytes),
     Expiration,
+    ConsumerSession(StrBytes, StrBytes),
+    ConsumerRebalance(StrBytes, StrBytes),
+    ConsumerJoin(StrBytes, StrBytes),
+    ConsumerSync(StrBytes, StrBytes),
+    ResolveRegexes(StrBytes),
 }
 
 impl TimerEvent for GroupTimer {
@@ -81,6 +108,19 @@ impl TimerEvent for GroupTimer {
             }
             GroupTimer::PendingSync { group_id, .. } => GroupTimerKey::Sync(group_id.clone()),
             GroupTimer::Expiration => GroupTimerKey::Expiration,
+            GroupTimer::ConsumerSession { group_id, member_id } => {
+                GroupTimerKey::ConsumerSession(group_id.clone(), member_id.clone())
+            }
+            GroupTimer::ConsumerRebalance {
+                group_id, member_id, ..
+            } => GroupTimerKey::ConsumerRebalance(group_id.clone(), member_id.clone()),
+            GroupTimer::ConsumerJoin { group_id, member_id } => {
+                GroupTimerKey::ConsumerJoin(group_id.clone(), member_id.clone())
+            }
+            GroupTimer::ConsumerSync { group_id, member_id } => {
+                GroupTimerKey::ConsumerSync(group_id.clone(), member_id.clone())
+            }
+            GroupTimer::ResolveRegexes { group_id, .. } => GroupTimerKey::ResolveRegexes(group_id.clone()),
         }
     }
 }
@@ -104,11 +144,29 @@ pub enum GroupPending {
         supports_skipping_assignment: bool,
         token: Token,
     },
+    /// The answer to a JoinGroup of a member of a consumer group.
+    ConsumerJoin {
+        token: Token,
+        group_id: StrBytes,
+        response: Box<JoinGroupResponse>,
+        session_timeout_ms: i32,
+        rebalance_timeout_ms: i32,
+        is_downgrade: bool,
+    },
+    /// And to its SyncGroup.
+    ConsumerSync {
+        token: Token,
+        group_id: StrBytes,
+        member_id: StrBytes,
+        response: Box<SyncGroupResponse>,
+        session_timeout_ms: i32,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Group {
     Classic(Box<ClassicGroup>),
+    Consumer(Box<ConsumerGroup>),
     Other(Box<OtherGroup>),
 }
 
@@ -116,6 +174,7 @@ impl Group {
     fn state(&self) -> &'static str {
         match self {
             Group::Classic(group) => group.state().name(),
+            Group::Consumer(group) => group.state(),
             Group::Other(group) => group.state(),
         }
     }
@@ -123,6 +182,7 @@ impl Group {
     fn type_name(&self) -> &'static str {
         match self {
             Group::Classic(_) => "classic",
+            Group::Consumer(_) => CONSUMER_PROTOCOL_TYPE,
             Group::Other(group) => group.kind().name(),
         }
     }
@@ -133,6 +193,7 @@ impl Group {
 enum Undo {
     Remove(StrBytes),
     Restore(StrBytes, Group),
+    Consumer(StrBytes, Previous),
 }
 
 pub struct GroupShard {
@@ -142,6 +203,12 @@ pub struct GroupShard {
     undo: VecDeque<(i64, Undo)>,
     /// Records from the log are not taken back, so nothing is remembered of them.
     pub(super) is_loaded: bool,
+    pub(super) image: Arc<MetadataImage>,
+    pub(super) topic_hashes: TopicHashes,
+    /// Offset of the metadata that last had a new topic, or that this shard began with.
+    pub(super) new_topics_version: i64,
+    /// Groups whose patterns are being resolved.
+    pub(super) resolving: HashSet<StrBytes>,
     /// Topic names in use, so that a million offsets of one topic share its name.
     topics: HashSet<StrBytes>,
 }
@@ -154,6 +221,10 @@ impl GroupShard {
             offsets: Offsets::default(),
             undo: VecDeque::new(),
             is_loaded: false,
+            image: Arc::new(MetadataImage::empty()),
+            topic_hashes: TopicHashes::default(),
+            new_topics_version: -1,
+            resolving: HashSet::new(),
             topics: HashSet::new(),
         }
     }
@@ -183,7 +254,7 @@ impl GroupShard {
         self.put_group(offset, group_id, Group::Classic(Box::new(group)));
     }
 
-    fn put_group(&mut self, offset: i64, group_id: &StrBytes, group: Group) {
+    pub(super) fn put_group(&mut self, offset: i64, group_id: &StrBytes, group: Group) {
         let undo = match self.groups.insert(group_id.clone(), group) {
             Some(previous) => Undo::Restore(group_id.clone(), previous),
             None => Undo::Remove(group_id.clone()),
@@ -221,6 +292,7 @@ impl GroupShard {
             .map(|(group_id, group)| {
                 let protocol_type = match group {
                     Group::Classic(group) => group.protocol_type().cloned().unwrap_or_default(),
+                    Group::Consumer(_) => StrBytes::from_static_str(CONSUMER_PROTOCOL_TYPE),
                     Group::Other(group) => StrBytes::from_static_str(group.kind().name()),
                 };
                 ListedGroup::default()
@@ -237,7 +309,9 @@ impl GroupShard {
         let described = DescribedGroup::default().with_group_id(GroupId(group_id.clone()));
         let reason = match self.groups.get(group_id) {
             Some(Group::Classic(group)) => return describe_classic(group, described),
-            Some(Group::Other(_)) => format!("Group {group_id} is not a classic group."),
+            Some(Group::Consumer(_) | Group::Other(_)) => {
+                format!("Group {group_id} is not a classic group.")
+            }
             None => format!("Group {group_id} not found."),
         };
         let dead = described.with_group_state(StrBytes::from_static_str("Dead"));
@@ -257,6 +331,10 @@ impl GroupShard {
                 Some(Group::Classic(group)) => (
                     group.validate_delete(),
                     vec![GroupRecord::group_tombstone(group_id)],
+                ),
+                Some(Group::Consumer(group)) => (
+                    group.validate_delete(),
+                    consumer_records::group_tombstones(group, None),
                 ),
                 Some(Group::Other(group)) => (group.validate_delete(), group.tombstones()),
             };
@@ -363,6 +441,39 @@ impl GroupShard {
         self.offsets.replay(offset, producer_id, key, value);
     }
 
+    /// What a record changes can be taken back without a copy of the group.
+    fn replay_consumer_group(
+        &mut self,
+        offset: i64,
+        group_id: &StrBytes,
+        key: &GroupRecordKey,
+        value: Option<&GroupRecordValue>,
+    ) {
+        let is_consumer_group = matches!(self.groups.get(group_id), Some(Group::Consumer(_)));
+        if value.is_none() && (!is_consumer_group || matches!(key, GroupRecordKey::ConsumerGroupMetadata(_)))
+        {
+            // A tombstone of what is not there, or is something else by now; or of the group.
+            if is_consumer_group {
+                self.forget_group(offset, group_id);
+            }
+            return;
+        }
+        let group_id = match self.groups.get_key_value(group_id) {
+            Some((known, _)) => known.clone(),
+            None => owned(group_id),
+        };
+        if !is_consumer_group {
+            let group = ConsumerGroup::new(group_id.clone());
+            self.put_group(offset, &group_id, Group::Consumer(Box::new(group)));
+        }
+        if let Some(Group::Consumer(group)) = self.groups.get_mut(&group_id)
+            && let Some(previous) = group.replay(key, value)
+            && self.is_loaded
+        {
+            self.undo.push_back((offset, Undo::Consumer(group_id, previous)));
+        }
+    }
+
     fn replay_other_group(
         &mut self,
         offset: i64,
@@ -419,6 +530,11 @@ impl CoordinatorShard for GroupShard {
     }
 
     fn replay(&mut self, offset: i64, producer_id: i64, record: GroupRecord) {
+        if let Some(group_id) = consumer_group_of(&record.key) {
+            let value = record.value.as_ref().map(|(value, _)| value);
+            self.replay_consumer_group(offset, group_id, &record.key, value);
+            return;
+        }
         if owner_of(&record.key).is_some() {
             self.replay_other_group(offset, record.key, record.value);
             return;
@@ -489,6 +605,11 @@ impl CoordinatorShard for GroupShard {
                 Some((_, Undo::Restore(group_id, group))) => {
                     self.groups.insert(group_id, group);
                 }
+                Some((_, Undo::Consumer(group_id, previous))) => {
+                    if let Some(Group::Consumer(group)) = self.groups.get_mut(&group_id) {
+                        group.restore(previous);
+                    }
+                }
                 Some((_, Undo::Remove(group_id))) => {
                     if let Some(Group::Classic(mut group)) = self.groups.remove(&group_id) {
                         effects.extend(dismiss(&mut group));
@@ -500,15 +621,41 @@ impl CoordinatorShard for GroupShard {
         effects
     }
 
-    fn on_loaded(&mut self, context: &OperationContext, _image: &Arc<MetadataImage>) -> GroupOutcome<()> {
+    fn on_loaded(&mut self, context: &OperationContext, image: &Arc<MetadataImage>) -> GroupOutcome<()> {
         self.is_loaded = true;
+        self.image = image.clone();
+        self.new_topics_version = image.offset();
         let (records, mut effects) = self.on_classic_loaded(context.now_ms);
+        effects.extend(self.on_consumers_loaded());
         effects.extend(self.watch_other_members());
         effects.push(self.next_expiration());
         let mut outcome = GroupOutcome::with_records(records, ());
         outcome.replay = false;
         outcome.effects = effects;
         outcome
+    }
+
+    /// Groups that consume a topic that changed look at it with their next heartbeat.
+    fn on_metadata_update(&mut self, image: &Arc<MetadataImage>, changes: &TopicChanges) {
+        self.image = image.clone();
+        if changes.has_new_topics {
+            self.new_topics_version = image.offset();
+        }
+        for topic in changes.topics.keys() {
+            self.topic_hashes.forget(*topic);
+        }
+        let names: HashSet<&str> = changes.topics.values().map(|name| &**name).collect();
+        for group in self.groups.values_mut() {
+            let Group::Consumer(group) = group else { continue };
+            let topics = group.subscribed_topics();
+            let is_concerned = match names.len() < topics.len() {
+                true => names.iter().any(|name| topics.contains_key(name.as_bytes())),
+                false => topics.keys().any(|topic| names.contains(&**topic)),
+            };
+            if is_concerned {
+                group.request_metadata_refresh();
+            }
+        }
     }
 
     fn on_unloaded(&mut self, context: &OperationContext) -> Vec<GroupEffect> {
@@ -526,6 +673,11 @@ impl CoordinatorShard for GroupShard {
             | GroupTimer::InitialRebalance { group_id, .. }
             | GroupTimer::CompleteJoin { group_id }
             | GroupTimer::PendingSync { group_id, .. } => self.on_classic_timer(context, group_id, &event),
+            GroupTimer::ConsumerSession { .. }
+            | GroupTimer::ConsumerRebalance { .. }
+            | GroupTimer::ConsumerJoin { .. }
+            | GroupTimer::ConsumerSync { .. }
+            | GroupTimer::ResolveRegexes { .. } => self.on_consumer_timer(context, &event),
             GroupTimer::Expiration => {
                 let mut outcome = GroupOutcome::with_records(self.expire(context.now_ms), ());
                 outcome.atomic = false;

@@ -6,6 +6,8 @@ use base64::Engine;
 use serde_json::Value;
 use std::path::Path;
 
+use super::super::consumer_records;
+
 fn listed(fixture: &Fixture, states: &[&str], types: &[&str]) -> Vec<(String, String, String, String)> {
     let owned = |names: &[&str]| names.iter().map(|name| text(name)).collect::<Vec<_>>();
     let mut groups: Vec<_> = fixture
@@ -257,8 +259,10 @@ fn groups_of_newer_protocols_are_kept_and_out_of_the_way() {
         described.error_message,
         Some(text("Group g-consumer is not a classic group."))
     );
-    // Joining one that has members is refused, deleting it too.
-    let token = fixture.join(join("g-consumer"));
+    // Joining one that has members is refused where the subscription cannot be read; deleting it too.
+    let refused = fixture.try_join(join("g-consumer")).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::InconsistentGroupProtocol);
+    let token = fixture.join(join("g-streams"));
     let refused = fixture.joined(token).unwrap();
     assert_eq!(
         ErrorCode::from_code(refused.error_code),
@@ -277,11 +281,9 @@ fn groups_of_newer_protocols_are_kept_and_out_of_the_way() {
 #[test]
 fn empty_group_of_a_newer_protocol_makes_room_for_a_classic_one() {
     let mut fixture = golden();
-    let Some(Group::Other(other)) = fixture.shard.groups.get(&text("g-consumer-left")) else {
-        panic!()
-    };
-    assert_eq!((other.state(), other.has_members()), ("Empty", false));
-    let tombstones = other.tombstones();
+    let group = fixture.shard.consumer_group("g-consumer-left").unwrap();
+    assert_eq!((group.state(), group.len()), ("Empty", 0));
+    let tombstones = consumer_records::group_tombstones(group, None);
     assert!(!tombstones.is_empty());
     fixture.join(join("g-consumer-left"));
     let (last, before) = fixture.log.split_last().unwrap();
@@ -310,9 +312,12 @@ fn members_of_newer_protocols_that_do_not_show_up_are_removed_as_kafka_does() {
         assert_eq!(state(&fixture, group), "Empty", "{group}");
     }
     // What Kafka 4.4 itself writes when it has been started on this log for as long.
+    let owner = |record: &GroupRecord| {
+        let other = owner_of(&record.key).map(|(_, id)| id);
+        consumer_group_of(&record.key).or(other).cloned()
+    };
     let written = |group: &str| -> Vec<(&'static str, bool)> {
-        let of_group =
-            |record: &&GroupRecord| matches!(owner_of(&record.key), Some((_, id)) if **id == *group);
+        let of_group = |record: &&GroupRecord| owner(record).is_some_and(|id| *id == *group);
         let records = fixture.log[before..].iter().filter(of_group);
         records
             .map(|record| (record.key.name(), record.value.is_some()))
@@ -342,8 +347,7 @@ fn members_of_newer_protocols_that_do_not_show_up_are_removed_as_kafka_does() {
     // Once its offsets have expired an empty group goes, but for a share group.
     let expired = fixture.shard.expire(fixture.now_ms + 3_000_000_000_000);
     let is_gone = |id: &str| {
-        let of_group =
-            |record: &&GroupRecord| matches!(owner_of(&record.key), Some((_, owner)) if **owner == *id);
+        let of_group = |record: &&GroupRecord| owner(record).is_some_and(|owner| *owner == *id);
         expired.iter().filter(of_group).count() > 0
     };
     assert_eq!(

@@ -3,6 +3,10 @@
 //! They are records like others, in a transactional batch of the producer's: pending until its marker comes, then committed or
 //! dropped. That the partition is in the producer's transaction was asked of its coordinator before; the guard shows it to the log.
 
+use std::sync::Arc;
+
+use super::consumer_group::validate_partition_epoch;
+use super::consumer_member::ConsumerMember;
 use super::offsets::{OffsetAndMetadata, OffsetKey, utf16_length};
 use super::owned;
 use super::records::GroupRecord;
@@ -25,7 +29,7 @@ impl GroupShard {
         guard: Option<VerificationGuard>,
     ) -> Result<GroupOutcome<TxnOffsetCommitResponse>, ApiError> {
         let group_id = owned(&request.group_id.0);
-        self.validate_transactional_commit(context, &group_id, request)?;
+        let behind = self.validate_transactional_commit(context, &group_id, request)?;
         let mut records = Vec::new();
         let mut response = TxnOffsetCommitResponse::default();
         for topic in &request.topics {
@@ -49,6 +53,11 @@ impl GroupShard {
                 });
                 if too_large {
                     continue;
+                }
+                if let Some(member) = &behind {
+                    let partition = (&name, topic.topic_id, partition.partition_index);
+                    validate_partition_epoch(member, request.generation_id_or_member_epoch, partition)
+                        .map_err(illegal_if_stale)?;
                 }
                 let key = OffsetKey {
                     group: group_id.clone(),
@@ -83,7 +92,7 @@ impl GroupShard {
         context: &OperationContext,
         group_id: &StrBytes,
         request: &TxnOffsetCommitRequest,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<Arc<ConsumerMember>>, ApiError> {
         let generation_id = request.generation_id_or_member_epoch;
         let valid = match self.groups.get(group_id) {
             Some(Group::Classic(group)) => group.validate_offset_commit(
@@ -92,6 +101,16 @@ impl GroupShard {
                 generation_id,
                 true,
             ),
+            Some(Group::Consumer(group)) => {
+                let member = group.validate_offset_commit(
+                    &request.member_id,
+                    request.group_instance_id.as_ref(),
+                    generation_id,
+                    true,
+                    true,
+                );
+                return member.map_err(illegal_if_stale);
+            }
             Some(Group::Other(group)) => group.validate_offset_commit(&request.member_id, generation_id),
             None if generation_id < 0 => {
                 self.create_classic_group(context.next_offset, context.now_ms, group_id);
@@ -99,10 +118,16 @@ impl GroupShard {
             }
             None => Err(ErrorCode::IllegalGeneration),
         };
-        valid.map_err(|error| match error {
-            ErrorCode::StaleMemberEpoch => ErrorCode::IllegalGeneration.into(),
-            error => error.into(),
-        })
+        valid.map_err(|error| illegal_if_stale(error.into()))?;
+        Ok(None)
+    }
+}
+
+/// Before version 6 of TxnOffsetCommit there was no other error for it.
+fn illegal_if_stale(error: ApiError) -> ApiError {
+    match error.code {
+        ErrorCode::StaleMemberEpoch => ErrorCode::IllegalGeneration.into(),
+        _ => error,
     }
 }
 

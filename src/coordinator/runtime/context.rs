@@ -14,7 +14,8 @@ use tokio::sync::oneshot;
 
 use super::log::{PartitionLog, error_code};
 use super::shard::{
-    CoordinatorShard, Effect, OperationContext, Outcome, Token, TransactionEnd, TransactionalAppend,
+    CoordinatorShard, Effect, OperationContext, Outcome, Token, TopicChanges, TransactionEnd,
+    TransactionalAppend,
 };
 use super::timer::{TimerEvent, TimerQueue};
 use crate::io::clock::Clock;
@@ -158,6 +159,10 @@ impl<S: CoordinatorShard> PartitionContext<S> {
         self.apply(outcome.map(|()| None));
     }
 
+    pub fn on_metadata_update(&mut self, image: &Arc<MetadataImage>, changes: &TopicChanges) {
+        self.shard.on_metadata_update(image, changes);
+    }
+
     pub fn handle(&mut self, event: Event<S>) {
         match event {
             Event::Write { parked, operation } => {
@@ -277,6 +282,10 @@ impl<S: CoordinatorShard> PartitionContext<S> {
                 Effect::Schedule { after_ms, event } => {
                     let deadline_ms = self.clock.monotonic_ms().saturating_add(after_ms.max(0));
                     self.timers.schedule(deadline_ms, event);
+                }
+                Effect::ScheduleIfAbsent { after_ms, event } => {
+                    let deadline_ms = self.clock.monotonic_ms().saturating_add(after_ms.max(0));
+                    self.timers.schedule_if_absent(deadline_ms, event);
                 }
                 Effect::Cancel(event) => self.timers.cancel(&event.key()),
                 Effect::Reply(token, reply) => {

@@ -14,10 +14,10 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use super::context::{Answer, ContextConfig, Event, PartitionContext};
 use super::loader::{LoadError, Loaded, load};
 use super::log::PartitionLog;
-use super::shard::{CoordinatorShard, OperationContext, Outcome, Token, TransactionEnd};
+use super::shard::{CoordinatorShard, OperationContext, Outcome, Token, TopicChanges, TransactionEnd};
 use crate::io::clock::Clock;
 use crate::log::TopicPartition;
-use crate::metadata::MetadataCache;
+use crate::metadata::{MetadataCache, MetadataImage};
 use crate::protocol::{ApiError, ErrorCode};
 use crate::replica::{PartitionListener, Pass};
 
@@ -46,11 +46,17 @@ struct Shared {
     state: AtomicU8,
     stopped: AtomicBool,
     high_watermark: AtomicI64,
-    /// Rung when the high watermark moved, or the task shall stop.
+    /// What the task has not heard of the metadata yet.
+    metadata: Mutex<Option<(Arc<MetadataImage>, TopicChanges)>>,
+    /// Rung when the high watermark or the metadata moved, or the task shall stop.
     bell: Notify,
 }
 
 impl Shared {
+    fn metadata(&self) -> MutexGuard<'_, Option<(Arc<MetadataImage>, TopicChanges)>> {
+        self.metadata.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
@@ -169,6 +175,7 @@ impl<S: CoordinatorShard> CoordinatorRuntime<S> {
             state: AtomicU8::new(LOADING),
             stopped: AtomicBool::new(false),
             high_watermark: AtomicI64::new(-1),
+            metadata: Mutex::new(None),
             bell: Notify::new(),
         });
         let (events, receiver) = mpsc::channel(QUEUE_LENGTH);
@@ -208,6 +215,18 @@ impl<S: CoordinatorShard> CoordinatorRuntime<S> {
     /// Partitions that are coordinated here, loading ones too.
     pub fn partition_ids(&self) -> Vec<i32> {
         self.partitions().keys().copied().collect()
+    }
+
+    /// Tells all partitions; each hears of it before its next operation.
+    pub fn on_metadata_update(&self, image: &Arc<MetadataImage>, changes: &TopicChanges) {
+        for handle in self.partitions().values() {
+            let mut metadata = handle.shared.metadata();
+            let mut all = metadata.take().map(|(_, changes)| changes).unwrap_or_default();
+            all.merge(changes.clone());
+            *metadata = Some((image.clone(), all));
+            drop(metadata);
+            handle.shared.bell.notify_one();
+        }
     }
 
     pub fn shutdown(&self) {
@@ -390,6 +409,13 @@ async fn load_partition<S: CoordinatorShard>(
     }
 }
 
+fn hear_of_metadata<S: CoordinatorShard>(context: &mut PartitionContext<S>, shared: &Shared) {
+    let heard = shared.metadata().take();
+    if let Some((image, changes)) = heard {
+        context.on_metadata_update(&image, &changes);
+    }
+}
+
 /// A turn appends, which may hang: the control plane goes on without this thread then.
 async fn through_the_gate<S: CoordinatorShard, T>(
     common: &Common<S>,
@@ -417,6 +443,7 @@ async fn serve<S: CoordinatorShard>(
     let mut arrived = Vec::new();
     loop {
         let turn = || {
+            hear_of_metadata(context, shared);
             for event in arrived.drain(..) {
                 context.handle(event);
             }

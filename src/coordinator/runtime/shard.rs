@@ -1,13 +1,15 @@
 //! What a coordinator's state machine is, seen from the runtime. Pure.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use uuid::Uuid;
 
 use super::timer::TimerEvent;
 use crate::log::VerificationGuard;
-use crate::metadata::MetadataImage;
+use crate::metadata::{MetadataDelta, MetadataImage};
 use crate::protocol::{ErrorCode, WireError};
 
 /// Identifies a parked reply.
@@ -51,10 +53,42 @@ pub struct OperationContext {
 pub enum Effect<T, R> {
     /// Replaces a timer with the same key.
     Schedule { after_ms: i64, event: T },
+    /// Leaves a timer with the same key as it is.
+    ScheduleIfAbsent { after_ms: i64, event: T },
     /// Cancels the timer with the key of this event.
     Cancel(T),
     /// Completes a parked reply; one that is gone is no mistake.
     Reply(Token, R),
+}
+
+/// Topics that changed in the metadata, those that were created or deleted too.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TopicChanges {
+    pub topics: BTreeMap<Uuid, Arc<str>>,
+    pub has_new_topics: bool,
+}
+
+impl TopicChanges {
+    pub fn of(delta: &MetadataDelta) -> Self {
+        let topics = delta.topics_delta();
+        let existed = |id: Uuid| delta.previous().topics.by_id(id).is_some();
+        let changed = topics
+            .changed_topics()
+            .map(|topic| (topic.id, topic.name.clone()));
+        let deleted = topics
+            .deleted_topics()
+            .map(|topic| (topic.id, topic.name.clone()));
+        Self {
+            topics: changed.chain(deleted).collect(),
+            has_new_topics: topics.changed_topics().any(|topic| !existed(topic.id)),
+        }
+    }
+
+    /// Both, one after the other.
+    pub fn merge(&mut self, later: TopicChanges) {
+        self.topics.extend(later.topics);
+        self.has_new_topics |= later.has_new_topics;
+    }
 }
 
 /// What an operation yields.
@@ -131,6 +165,8 @@ pub trait CoordinatorShard: Send + Sized + 'static {
 
     /// The log has been replayed: the shard is live.
     fn on_loaded(&mut self, context: &OperationContext, image: &Arc<MetadataImage>) -> Outcome<Self, ()>;
+    /// The cluster's metadata changed. What comes of that for the log, comes with later operations.
+    fn on_metadata_update(&mut self, _image: &Arc<MetadataImage>, _changes: &TopicChanges) {}
     /// The shard is about to go.
     fn on_unloaded(&mut self, context: &OperationContext) -> Vec<Effect<Self::Timer, Self::Reply>>;
     fn on_timer(&mut self, context: &OperationContext, event: Self::Timer) -> Outcome<Self, ()>;

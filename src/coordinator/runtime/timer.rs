@@ -59,6 +59,13 @@ impl<T: TimerEvent> TimerQueue<T> {
         }
     }
 
+    /// Leaves a timer with the same key as it is.
+    pub fn schedule_if_absent(&mut self, deadline_ms: i64, event: T) {
+        if !self.timers.contains_key(&event.key()) {
+            self.schedule(deadline_ms, event);
+        }
+    }
+
     pub fn cancel(&mut self, key: &T::Key) {
         self.timers.remove(key);
         if self.timers.is_empty() {

@@ -1,0 +1,324 @@
+//! A group in use changes its protocol: classic to consumer when the first member of the consumer protocol joins, and
+//! back when the last one leaves (`group.consumer.migration.policy`, KIP-848). Pure.
+//!
+//! Upgraded, a group keeps its members, which go on in the classic protocol (`consumer_classic`), and their assignments;
+//! its generation is its epoch. Downgraded, it has what the target assignment gave its members, and rebalances unless that
+//! target is up to date.
+
+use std::sync::Arc;
+
+use super::assignor::TopicPartitions;
+use super::classic_group::ClassicGroupState::{Empty, Stable};
+use super::classic_group::{CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupMember};
+use super::classic_protocol::{join_error, sync_error};
+use super::config::GroupConfig;
+use super::consumer_group::ConsumerGroup;
+use super::consumer_member::{ClassicMemberMetadata, ConsumerMember, MemberState, with_epoch};
+use super::consumer_protocol::member_timers;
+use super::consumer_records as records;
+use super::embedded_protocol as embedded;
+use super::metadata_hash::TopicHashes;
+use super::records::GroupRecord;
+use super::shard::{Group, GroupEffect, GroupOutcome, GroupShard, GroupTimer};
+use crate::coordinator::runtime::shard::{Effect, OperationContext};
+use crate::metadata::MetadataImage;
+use crate::protocol::{ApiError, ErrorCode, StrBytes};
+
+fn cannot_upgrade(group: &ClassicGroup, why: &str) -> ApiError {
+    let group_id = group.group_id();
+    tracing::info!(group = %group_id, why, "a classic group cannot become a consumer group");
+    let message = format!("Cannot upgrade classic group {group_id} to consumer group because {why}.");
+    ApiError::new(ErrorCode::GroupIdNotFound, message)
+}
+
+pub(super) fn validate_upgrade(group: &ClassicGroup, config: &GroupConfig) -> Result<(), ApiError> {
+    let why = if !config.consumer_group_migration_policy.upgrade {
+        "online upgrade is disabled"
+    } else if !group.uses_consumer_group_protocol() {
+        "the group does not use the consumer embedded protocol"
+    } else if group.len() > config.consumer_group_max_size {
+        "the group size exceeds the consumer group maximum size"
+    } else {
+        return Ok(());
+    };
+    Err(cannot_upgrade(group, why))
+}
+
+/// Members that wait for a rebalance are to join again: what they wait for will not come.
+pub(super) fn dismiss_for_rebalance(group: &mut ClassicGroup) -> Vec<GroupEffect> {
+    let mut effects = Vec::new();
+    for member_id in group.member_ids() {
+        if let Some(token) = group.take_awaiting_join(&member_id) {
+            let reply = join_error(&member_id, ErrorCode::RebalanceInProgress);
+            effects.push(Effect::Reply(token, reply));
+        }
+        if let Some(token) = group.take_awaiting_sync(&member_id) {
+            effects.push(Effect::Reply(token, sync_error(ErrorCode::RebalanceInProgress)));
+        }
+    }
+    effects
+}
+
+/// Timers of a classic group that is about to be none.
+pub(super) fn cancel_classic_timers(group: &ClassicGroup) -> Vec<GroupEffect> {
+    let group_id = group.group_id();
+    let members = group.member_ids().into_iter().map(|member_id| {
+        Effect::Cancel(GroupTimer::Heartbeat {
+            group_id: group_id.clone(),
+            member_id,
+        })
+    });
+    let mut effects: Vec<GroupEffect> = members.collect();
+    effects.push(Effect::Cancel(GroupTimer::CompleteJoin {
+        group_id: group_id.clone(),
+    }));
+    effects.push(Effect::Cancel(GroupTimer::PendingSync {
+        group_id: group_id.clone(),
+        generation_id: group.generation_id(),
+    }));
+    effects
+}
+
+/// Members of an upgraded group have their own session timeouts.
+pub(super) fn session_timers(group: &ConsumerGroup) -> Vec<GroupEffect> {
+    let members = group.members().values();
+    members
+        .map(|member| Effect::Schedule {
+            after_ms: member
+                .classic
+                .as_ref()
+                .map_or(0, |classic| i64::from(classic.session_timeout_ms)),
+            event: GroupTimer::ConsumerSession {
+                group_id: group.group_id().clone(),
+                member_id: member.member_id.clone(),
+            },
+        })
+        .collect()
+}
+
+/// The consumer group that a classic one becomes. Its records are `consumer_records::whole_group`.
+pub(super) fn to_consumer_group(
+    classic: &ClassicGroup,
+    image: &MetadataImage,
+    hashes: &mut TopicHashes,
+) -> Result<ConsumerGroup, ApiError> {
+    let epoch = classic.generation_id();
+    let mut group = ConsumerGroup::converted(classic.group_id().clone(), epoch);
+    for classic_member in classic.members() {
+        let assigned = assigned_partitions(classic, classic_member, image)?;
+        let member = upgraded_member(classic, classic_member, &assigned)?;
+        group.put_target(member.member_id.clone(), Some(Arc::new(assigned)));
+        group.put_member(member.member_id.clone(), Some(Arc::new(member)));
+    }
+    group.set_metadata_hash(hashes.group_hash(group.subscribed_topics(), image));
+    Ok(group)
+}
+
+const MALFORMED: &str = "the embedded consumer protocol is malformed";
+
+fn assigned_partitions(
+    classic: &ClassicGroup,
+    member: &ClassicGroupMember,
+    image: &MetadataImage,
+) -> Result<TopicPartitions, ApiError> {
+    if member.assignment.is_empty() {
+        return Ok(TopicPartitions::new());
+    }
+    let assignment =
+        embedded::assignment(&member.assignment).map_err(|_| cannot_upgrade(classic, MALFORMED))?;
+    if assignment.user_data.as_ref().is_some_and(|data| !data.is_empty()) {
+        // It would be lost.
+        let group_id = classic.group_id();
+        let message = format!(
+            "Cannot upgrade classic group {group_id} to consumer group because an unsupported custom assignor is in \
+             use. Please refer to the documentation or switch to a default assignor before re-attempting the upgrade."
+        );
+        return Err(ApiError::new(ErrorCode::GroupIdNotFound, message));
+    }
+    Ok(embedded::assigned_partitions(&assignment, image))
+}
+
+fn upgraded_member(
+    classic: &ClassicGroup,
+    classic_member: &ClassicGroupMember,
+    assigned: &TopicPartitions,
+) -> Result<ConsumerMember, ApiError> {
+    let epoch = classic.generation_id();
+    // A group that has not come to its first generation has no protocol; Kafka fails there.
+    let protocol = classic.protocol_name().ok_or(ErrorCode::UnknownServerError)?;
+    let metadata = classic_member.metadata(protocol).unwrap_or_default();
+    let subscription = embedded::subscription(&metadata).map_err(|_| cannot_upgrade(classic, MALFORMED))?;
+    let rack_id = subscription.rack_id.as_ref().filter(|rack| !rack.is_empty());
+    let mut member = ConsumerMember::new(classic_member.member_id.clone());
+    member.member_epoch = epoch;
+    member.previous_member_epoch = epoch;
+    member.state = MemberState::Stable;
+    member.instance_id = classic_member.group_instance_id.clone();
+    member.rack_id = rack_id.map(super::owned);
+    member.rebalance_timeout_ms = classic_member.rebalance_timeout_ms;
+    member.client_id = classic_member.client_id.clone();
+    member.client_host = classic_member.client_host.clone();
+    member.subscribed_topic_names = Arc::new(embedded::topics(&subscription));
+    member.assigned = Arc::new(with_epoch(assigned, epoch));
+    member.classic = Some(Arc::new(ClassicMemberMetadata {
+        session_timeout_ms: classic_member.session_timeout_ms,
+        protocols: classic_member.protocols.clone(),
+    }));
+    Ok(member)
+}
+
+/// Whether the group is to be classic again once `leaving` are gone.
+pub(super) fn may_downgrade_without(
+    group: &ConsumerGroup,
+    leaving: &[Arc<ConsumerMember>],
+    config: &GroupConfig,
+) -> bool {
+    let left = group.len() - leaving.len();
+    group.all_use_classic_protocol_except(leaving) && left > 0 && may_downgrade(group, left, config)
+}
+
+/// Whether it is once the static member `replaced` speaks the classic protocol.
+pub(super) fn may_downgrade_with_replaced(
+    group: &ConsumerGroup,
+    replaced: &Arc<ConsumerMember>,
+    config: &GroupConfig,
+) -> bool {
+    !replaced.uses_classic_protocol()
+        && group.all_use_classic_protocol_except(std::slice::from_ref(replaced))
+        && may_downgrade(group, group.len(), config)
+}
+
+fn may_downgrade(group: &ConsumerGroup, members: usize, config: &GroupConfig) -> bool {
+    let why_not = if !config.consumer_group_migration_policy.downgrade {
+        "the online downgrade is disabled"
+    } else if members > config.group_max_size {
+        "its group size is greater than classic group max size"
+    } else {
+        return true;
+    };
+    tracing::info!(group = %group.group_id(), why_not, "a consumer group cannot become a classic group");
+    false
+}
+
+fn classic_member(member: &ConsumerMember) -> ClassicGroupMember {
+    let classic = member.classic.as_deref();
+    ClassicGroupMember {
+        member_id: member.member_id.clone(),
+        group_instance_id: member.instance_id.clone(),
+        client_id: member.client_id.clone(),
+        client_host: member.client_host.clone(),
+        rebalance_timeout_ms: member.rebalance_timeout_ms,
+        session_timeout_ms: classic.map_or(0, |classic| classic.session_timeout_ms),
+        protocols: classic
+            .map(|classic| classic.protocols.clone())
+            .unwrap_or_default(),
+        assignment: Default::default(),
+        is_new: false,
+        awaiting_join: None,
+        awaiting_sync: None,
+    }
+}
+
+/// The classic group that a consumer group becomes without `leaving`, and with `joining` in its instance's place.
+fn to_classic_group(
+    group: &ConsumerGroup,
+    leaving: &[Arc<ConsumerMember>],
+    joining: Option<&ConsumerMember>,
+    image: &MetadataImage,
+    now_ms: i64,
+) -> Result<ClassicGroup, ApiError> {
+    let group_id = group.group_id();
+    let protocol_type = StrBytes::from_static_str(CONSUMER_PROTOCOL_TYPE);
+    let mut classic = ClassicGroup::restored(
+        group_id.clone(),
+        Stable,
+        group.group_epoch(),
+        Some(protocol_type.clone()),
+        None,
+        None,
+        Some(now_ms),
+    );
+    let replaced = joining.and_then(|joining| group.static_member(joining.instance_id.as_ref()?));
+    let is_leaving = |member: &ConsumerMember| {
+        let mut leaving = leaving.iter().chain(replaced);
+        leaving.any(|leaving| leaving.member_id == member.member_id)
+    };
+    for member in group.members().values().filter(|member| !is_leaving(member)) {
+        classic.add(classic_member(member), &protocol_type);
+    }
+    if let Some(joining) = joining {
+        classic.add(classic_member(joining), &protocol_type);
+    }
+    classic.select_restored_protocol();
+    let malformed = |_| {
+        let message =
+            format!("Cannot downgrade the classic group {group_id}: the consumer protocol is malformed.");
+        ApiError::new(ErrorCode::GroupIdNotFound, message)
+    };
+    let protocol = classic.protocol_name().cloned().unwrap_or_default();
+    for member_id in classic.member_ids() {
+        let target_id = match (joining, replaced) {
+            (Some(joining), Some(replaced)) if joining.member_id == member_id => &replaced.member_id,
+            _ => &member_id,
+        };
+        let target = group.target(target_id);
+        if let Some(member) = classic.member_mut(&member_id) {
+            let metadata = member.metadata(&protocol).unwrap_or_default();
+            let version = embedded::version(&metadata).map_err(malformed)?;
+            member.assignment = embedded::serialize_assignment(&target, version, image).map_err(malformed)?;
+        }
+    }
+    Ok(classic)
+}
+
+impl GroupShard {
+    /// Puts a classic group in the place of a consumer group: its records describe what is already so.
+    pub(super) fn downgrade<T>(
+        &mut self,
+        context: &OperationContext,
+        group_id: &StrBytes,
+        leaving: &[Arc<ConsumerMember>],
+        joining: Option<&ConsumerMember>,
+        rebalance_reason: Option<&str>,
+        response: T,
+    ) -> Result<GroupOutcome<T>, ApiError> {
+        let group = self.known_consumer_group(group_id)?;
+        let replaced = joining.and_then(|joining| group.static_member(joining.instance_id.as_ref()?));
+        let renamed = joining.zip(replaced);
+        let renamed = renamed.map(|(joining, replaced)| (&replaced.member_id, &joining.member_id));
+        let mut written = records::group_tombstones(group, renamed);
+        let classic = to_classic_group(group, leaving, joining, &self.image, context.now_ms)?;
+        written.push(GroupRecord::group_metadata(&classic, &classic.assignments()));
+        let mut effects: Vec<GroupEffect> = group
+            .members()
+            .keys()
+            .flat_map(|member_id| member_timers(group_id, member_id))
+            .collect();
+        self.put_group(context.next_offset, group_id, Group::Classic(Box::new(classic)));
+        tracing::info!(group = %group_id, "converted a consumer group to a classic group");
+        if let Some(mut classic) = self.classic(group_id, &mut effects, context.now_ms) {
+            for member_id in classic.group.member_ids() {
+                classic.reschedule_heartbeat(&member_id);
+            }
+            if let Some(reason) = rebalance_reason {
+                // Nobody has joined yet, so it writes nothing.
+                let write = classic.prepare_rebalance(reason);
+                written.extend(write.into_iter().flat_map(|write| write.records));
+            }
+        }
+        let mut outcome = GroupOutcome::with_records(written, response);
+        outcome.replay = false;
+        outcome.effects = effects;
+        Ok(outcome)
+    }
+}
+
+impl ClassicGroup {
+    pub(super) fn is_in_empty_state(&self) -> bool {
+        self.is_in(Empty)
+    }
+}
+
+#[cfg(test)]
+#[path = "consumer_migration_test.rs"]
+mod consumer_migration_test;

@@ -1,0 +1,436 @@
+//! Groups that change their protocol while they are in use.
+
+use super::super::consumer_fixture_test::*;
+use super::super::fixture_test::*;
+use crate::coordinator::group::config::{GroupConfig, MigrationPolicy};
+use crate::coordinator::group::embedded_protocol as embedded;
+use crate::coordinator::group::shard::Group;
+use crate::protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use crate::protocol::messages::{JoinGroupRequest, JoinGroupResponse, SyncGroupRequest};
+use crate::protocol::records::consumer_protocol::ConsumerProtocolSubscription;
+use crate::protocol::records::consumer_protocol::consumer_protocol_subscription::TopicPartition;
+use crate::protocol::{Encodable, ErrorCode, StrBytes};
+use bytes::{BufMut, Bytes, BytesMut};
+
+pub fn subscription(topics: &[&str], owned: &[(&str, &[i32])]) -> Bytes {
+    let subscription = ConsumerProtocolSubscription {
+        topics: topics.iter().map(|topic| text(topic)).collect(),
+        owned_partitions: owned
+            .iter()
+            .map(|(topic, partitions)| TopicPartition {
+                topic: text(topic),
+                partitions: partitions.to_vec(),
+            })
+            .collect(),
+        ..Default::default()
+    };
+    let mut bytes = BytesMut::new();
+    bytes.put_i16(1);
+    subscription.encode(&mut bytes, 1).unwrap();
+    bytes.freeze()
+}
+
+/// A consumer of the classic protocol that subscribes to topic 1.
+fn classic(member_id: &str, owned: &[(&str, &[i32])]) -> JoinGroupRequest {
+    let protocol = JoinGroupRequestProtocol::default()
+        .with_name(text("range"))
+        .with_metadata(subscription(&["one"], owned));
+    join("group")
+        .with_member_id(text(member_id))
+        .with_protocols(vec![protocol])
+}
+
+fn assignment_of(bytes: &Bytes) -> Vec<(String, Vec<i32>)> {
+    let assignment = embedded::assignment(bytes).unwrap();
+    let topics = assignment.assigned_partitions.into_iter();
+    topics
+        .map(|topic| (topic.topic.to_string(), topic.partitions))
+        .collect()
+}
+
+fn sync_request(member: &JoinGroupResponse) -> SyncGroupRequest {
+    sync("group", member, &[])
+}
+
+/// What a SyncGroup is answered with at once.
+fn synced(fixture: &mut Fixture, member: &JoinGroupResponse) -> (ErrorCode, Vec<(String, Vec<i32>)>) {
+    let token = fixture.sync_with(sync_request(member));
+    let response = fixture.synced(token).expect("the SyncGroup is parked");
+    let error = ErrorCode::from_code(response.error_code);
+    match error {
+        ErrorCode::None => (error, assignment_of(&response.assignment)),
+        _ => (error, Vec::new()),
+    }
+}
+
+/// A stable classic group of one consumer that has all of topic 1.
+fn classic_group(fixture: &mut Fixture, partitions: i32) -> JoinGroupResponse {
+    fixture.topic("one", 1, partitions);
+    let token = fixture.join(classic("", &[]));
+    fixture.sleep(3000);
+    let joined = fixture.joined(token).unwrap();
+    let all: Vec<i32> = (0..partitions).collect();
+    let target = [(topic_id(1), all.into_iter().collect())].into();
+    let assignment = embedded::serialize_assignment(&target, 1, &fixture.shard.image).unwrap();
+    let mut request = sync_request(&joined);
+    request.assignments = vec![
+        crate::protocol::messages::sync_group_request::SyncGroupRequestAssignment::default()
+            .with_member_id(joined.member_id.clone())
+            .with_assignment(assignment),
+    ];
+    let token = fixture.sync_with(request);
+    assert_eq!(fixture.synced(token).unwrap().error_code, 0);
+    joined
+}
+
+fn rejoin_with(fixture: &mut Fixture, member_id: &StrBytes, owned: &[(&str, &[i32])]) -> JoinGroupResponse {
+    let token = fixture.join(classic(member_id, owned));
+    let joined = fixture.joined(token).expect("the JoinGroup is parked");
+    assert_eq!(joined.error_code, 0);
+    joined
+}
+
+#[test]
+fn empty_classic_group_becomes_a_consumer_group() {
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 1);
+    fixture
+        .commit_offsets(&commit("group", "one", 0, 5), true)
+        .unwrap();
+    let before = fixture.log.len();
+    fixture.beat(&joining("a", &["one"]));
+    assert_eq!(fixture.written_since(before)[0], "-GroupMetadata");
+    assert_eq!(fixture.epochs(), (2, 2, "Stable"));
+    assert_eq!(fixture.fetch("group", "one", 0), 5);
+    fixture.assert_replays();
+}
+
+#[test]
+fn group_in_use_is_upgraded_and_its_members_stay() {
+    let mut fixture = Fixture::new();
+    let first = classic_group(&mut fixture, 2);
+    let before = fixture.log.len();
+    let response = fixture.beat(&joining("b", &["one"]));
+    assert_eq!(answered(&response), (2, Some(vec![])));
+    assert_eq!(
+        fixture.written_since(before)[..6],
+        [
+            "-GroupMetadata",
+            "MemberMetadata",
+            "Metadata",
+            "TargetAssignmentMember",
+            "TargetAssignmentMetadata",
+            "CurrentMemberAssignment"
+        ]
+    );
+    assert_eq!(fixture.epochs(), (2, 2, "Reconciling"));
+    let member = fixture.group().member(&first.member_id).unwrap();
+    assert!(member.uses_classic_protocol());
+    assert_eq!((member.member_epoch, member.assigned.len()), (1, 1));
+    fixture.assert_replays();
+    // The classic member is told to join again, gives up what is not its any more, and gets the rest.
+    assert_eq!(
+        fixture.heartbeat(&first.member_id, 1),
+        ErrorCode::RebalanceInProgress
+    );
+    let again = rejoin_with(&mut fixture, &first.member_id, &[("one", &[0, 1])]);
+    // It has more than the target gives it: it stays in its epoch.
+    assert_eq!(again.generation_id, 1);
+    assert_eq!(
+        (&*again.leader, &*again.protocol_name.clone().unwrap()),
+        ("", "range")
+    );
+    let (error, kept) = synced(&mut fixture, &again);
+    assert_eq!((error, kept[0].1.len()), (ErrorCode::None, 1));
+    assert_eq!(
+        fixture.heartbeat(&first.member_id, 1),
+        ErrorCode::RebalanceInProgress
+    );
+    let again = rejoin_with(&mut fixture, &first.member_id, &[("one", &kept[0].1)]);
+    assert_eq!(again.generation_id, 2);
+    assert_eq!(synced(&mut fixture, &again), (ErrorCode::None, kept.clone()));
+    assert_eq!(fixture.heartbeat(&first.member_id, 2), ErrorCode::None);
+    let (_, given) = fixture.beats(&request("b", 2));
+    assert_eq!(given.unwrap()[0].1, vec![1 - kept[0].1[0]]);
+    assert_eq!(fixture.epochs(), (2, 2, "Stable"));
+    fixture.assert_replays();
+}
+
+#[test]
+fn members_that_wait_for_a_rebalance_are_told_to_join_again() {
+    let mut fixture = Fixture::new();
+    let first = classic_group(&mut fixture, 1);
+    let waiting = fixture.join(classic("", &[]));
+    assert_eq!(fixture.state(), "PreparingRebalance");
+    fixture.beat(&joining("c", &["one"]));
+    let told = fixture.joined(waiting).unwrap();
+    assert_eq!(told.error_code, ErrorCode::RebalanceInProgress.code());
+    assert_eq!(fixture.group().len(), 3);
+    // No timer of the classic group fires into the new one.
+    fixture.sleep(9_000);
+    assert!(fixture.group().member(&first.member_id).is_some());
+}
+
+#[test]
+fn upgrade_is_refused_where_it_would_lose_something() {
+    let refused = |config: GroupConfig, prepare: &dyn Fn(&mut Fixture)| {
+        let mut fixture = Fixture::with(config);
+        prepare(&mut fixture);
+        let (code, message) = fixture.refused(&joining("b", &["one"]));
+        assert_eq!(code, ErrorCode::GroupIdNotFound);
+        assert!(fixture.shard.classic_group("group").is_some());
+        message
+    };
+    let usual = |fixture: &mut Fixture| {
+        classic_group(fixture, 1);
+    };
+    let policy = GroupConfig {
+        consumer_group_migration_policy: MigrationPolicy::named("downgrade"),
+        ..Default::default()
+    };
+    assert_eq!(
+        refused(policy, &usual),
+        "Cannot upgrade classic group group to consumer group because online upgrade is disabled."
+    );
+    let small = GroupConfig {
+        consumer_group_max_size: 0,
+        ..Default::default()
+    };
+    assert_eq!(
+        refused(small, &usual),
+        "Cannot upgrade classic group group to consumer group because the group size exceeds the consumer group \
+         maximum size."
+    );
+    let malformed = |fixture: &mut Fixture| {
+        fixture.topic("one", 1, 1);
+        fixture.join(join("group"));
+        fixture.sleep(3000);
+    };
+    assert_eq!(
+        refused(GroupConfig::default(), &malformed),
+        "Cannot upgrade classic group group to consumer group because the embedded consumer protocol is malformed."
+    );
+    let connect = |fixture: &mut Fixture| {
+        fixture.join(join("group").with_protocol_type(text("connect")));
+        fixture.sleep(3000);
+    };
+    assert_eq!(
+        refused(GroupConfig::default(), &connect),
+        "Cannot upgrade classic group group to consumer group because the group does not use the consumer embedded \
+         protocol."
+    );
+}
+
+#[test]
+fn group_is_classic_again_when_the_last_consumer_member_leaves() {
+    let mut fixture = Fixture::new();
+    let first = classic_group(&mut fixture, 2);
+    fixture.beat(&joining("b", &["one"]));
+    let before = fixture.log.len();
+    fixture.beat(&request("b", -1));
+    let written = fixture.written_since(before);
+    assert_eq!(written.last().unwrap(), "GroupMetadata");
+    assert_eq!(written[written.len() - 2], "-Metadata");
+    let group = fixture.shard.classic_group("group").unwrap();
+    assert_eq!(
+        (group.state().name(), group.generation_id(), group.len()),
+        ("PreparingRebalance", 2, 1)
+    );
+    let reloaded = fixture.reloaded();
+    assert_eq!(reloaded.shard.classic_group("group").unwrap().len(), 1);
+    // It goes on as in any rebalance.
+    assert_eq!(
+        fixture.heartbeat(&first.member_id, 2),
+        ErrorCode::RebalanceInProgress
+    );
+    let token = fixture.join(classic(&first.member_id, &[]));
+    let joined = fixture.joined(token).unwrap();
+    assert_eq!((joined.generation_id, joined.leader), (3, first.member_id));
+}
+
+#[test]
+fn group_stays_when_a_downgrade_is_not_wanted_or_nobody_is_left() {
+    let mut fixture = Fixture::with(GroupConfig {
+        consumer_group_migration_policy: MigrationPolicy::named("upgrade"),
+        ..Default::default()
+    });
+    classic_group(&mut fixture, 1);
+    fixture.beat(&joining("b", &["one"]));
+    fixture.beat(&request("b", -1));
+    assert_eq!(fixture.group().len(), 1);
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 1);
+    fixture.beat(&joining("b", &["one"]));
+    fixture.beat(&request("b", -1));
+    assert_eq!(fixture.epochs().2, "Empty");
+}
+
+#[test]
+fn failed_downgrade_leaves_the_consumer_group() {
+    let mut fixture = Fixture::new();
+    classic_group(&mut fixture, 1);
+    fixture.beat(&joining("b", &["one"]));
+    fixture.fail = Some(ErrorCode::NotEnoughReplicas);
+    fixture.beat(&request("b", -1));
+    assert_eq!(fixture.group().len(), 2);
+    let mut fixture = Fixture::new();
+    classic_group(&mut fixture, 1);
+    fixture.fail = Some(ErrorCode::NotEnoughReplicas);
+    fixture.beat(&joining("b", &["one"]));
+    assert!(fixture.shard.classic_group("group").is_some());
+}
+
+#[test]
+fn static_member_that_comes_back_by_the_classic_protocol_brings_the_downgrade() {
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 2);
+    let instance = Some(text("i"));
+    fixture.beat(&joining("a", &["one"]).with_instance_id(instance.clone()));
+    let token = fixture.join(classic("", &[]).with_group_instance_id(instance.clone()));
+    let joined = fixture.joined(token).unwrap();
+    assert_eq!((joined.error_code, joined.generation_id), (0, 2));
+    let group = fixture.shard.classic_group("group").unwrap();
+    assert_eq!(
+        (group.state().name(), group.generation_id(), group.len()),
+        ("Stable", 2, 1)
+    );
+    assert_ne!(&*joined.member_id, "a");
+    // It has what its last incarnation had.
+    let mut request = sync_request(&joined);
+    request.group_instance_id = instance;
+    let token = fixture.sync_with(request);
+    let response = fixture.synced(token).unwrap();
+    assert_eq!(
+        assignment_of(&response.assignment),
+        [("one".to_owned(), vec![0, 1])]
+    );
+    let reloaded = fixture.reloaded();
+    assert!(matches!(
+        reloaded.shard.groups["group".as_bytes()],
+        Group::Classic(_)
+    ));
+    assert_eq!(reloaded.shard.classic_group("group").unwrap().len(), 1);
+}
+
+#[test]
+fn classic_members_of_a_consumer_group_are_held_to_its_rules() {
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 2);
+    fixture.beat(&joining("a", &["one"]));
+    fixture.sleep(1000);
+    // A new member is asked to come back with the id it is given.
+    fixture.requires_known_member_id = true;
+    let token = fixture.join(classic("", &[]));
+    let asked = fixture.joined(token).unwrap();
+    assert_eq!(asked.error_code, ErrorCode::MemberIdRequired.code());
+    assert_eq!(asked.member_id.len(), 22);
+    let joined = rejoin_with(&mut fixture, &asked.member_id, &[]);
+    assert_eq!(joined.generation_id, 3);
+    // Nothing to give yet; what another has is waited for without a rebalance.
+    assert_eq!(synced(&mut fixture, &joined), (ErrorCode::None, vec![]));
+    assert_eq!(fixture.heartbeat(&joined.member_id, 3), ErrorCode::None);
+    let kept: Vec<i32> = fixture.group().target(&text("a"))[&topic_id(1)]
+        .iter()
+        .copied()
+        .collect();
+    fixture.beat(&request("a", 2));
+    fixture.beat(&request("a", 2).with_topic_partitions(owning(&[(1, &kept)])));
+    assert_eq!(
+        fixture.heartbeat(&joined.member_id, 3),
+        ErrorCode::RebalanceInProgress
+    );
+
+    let error = |fixture: &mut Fixture, request: SyncGroupRequest| {
+        let (context, token) = (fixture.context(), fixture.token());
+        let outcome = fixture.shard.sync_group(&context, &request, token);
+        outcome.err().map(|error| error.code)
+    };
+    let stale = sync_request(&joined).with_generation_id(2);
+    assert_eq!(error(&mut fixture, stale), Some(ErrorCode::IllegalGeneration));
+    let stranger = sync_request(&joined).with_member_id(text("who"));
+    assert_eq!(error(&mut fixture, stranger), Some(ErrorCode::UnknownMemberId));
+    let other = sync_request(&joined).with_protocol_name(Some(text("sticky")));
+    assert_eq!(
+        error(&mut fixture, other),
+        Some(ErrorCode::InconsistentGroupProtocol)
+    );
+    let consumer = sync_request(&joined).with_member_id(text("a"));
+    assert_eq!(error(&mut fixture, consumer), Some(ErrorCode::UnknownMemberId));
+    assert_eq!(fixture.heartbeat(&text("a"), 3), ErrorCode::UnknownMemberId);
+    assert_eq!(
+        fixture.heartbeat(&joined.member_id, 2),
+        ErrorCode::IllegalGeneration
+    );
+    assert_eq!(
+        fixture.heartbeat_with(&joined.member_id, Some("i"), 3),
+        ErrorCode::UnknownMemberId
+    );
+    let unsupported = fixture.try_join(classic("", &[]).with_protocol_type(text("connect")));
+    assert_eq!(
+        unsupported.unwrap_err().code,
+        ErrorCode::InconsistentGroupProtocol
+    );
+    // LeaveGroup takes members of both protocols out.
+    let left = fixture
+        .leave(&[
+            leaving(&joined.member_id),
+            leaving(&text("who")),
+            leaving(&text("a")),
+        ])
+        .unwrap();
+    let errors: Vec<i16> = left.members.iter().map(|member| member.error_code).collect();
+    assert_eq!(errors, [0, ErrorCode::UnknownMemberId.code(), 0]);
+    assert_eq!(fixture.epochs().2, "Empty");
+    fixture.assert_replays();
+}
+
+#[test]
+fn classic_member_that_does_not_follow_is_fenced() {
+    // It does not sync.
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 2);
+    fixture.group_config("group", "consumer.session.timeout.ms", "60000");
+    fixture.beat(&joining("a", &["one"]));
+    let joined = rejoin_with(&mut fixture, &text("c"), &[]);
+    for _ in 0..5 {
+        fixture.sleep(5000);
+        fixture.heartbeat(&joined.member_id, joined.generation_id);
+    }
+    fixture.sleep(4999);
+    assert_eq!(fixture.group().len(), 2);
+    fixture.sleep(1);
+    assert_eq!(fixture.group().len(), 1);
+    // It does not join again.
+    let joined = rejoin_with(&mut fixture, &text("d"), &[]);
+    synced(&mut fixture, &joined);
+    fixture.topic("one", 1, 4);
+    fixture.sleep(1000);
+    fixture.beat(&request("a", 2).with_topic_partitions(owning(&[])));
+    let mut told = 0;
+    for _ in 0..8 {
+        let error = fixture.heartbeat(&joined.member_id, joined.generation_id);
+        told += i32::from(error == ErrorCode::RebalanceInProgress);
+        fixture.sleep(5000);
+    }
+    assert!(told >= 6, "{told}");
+    assert!(fixture.group().member(&joined.member_id).is_none());
+}
+
+#[test]
+fn classic_member_is_refused_where_migration_is_disabled() {
+    let mut fixture = Fixture::with(GroupConfig {
+        consumer_group_migration_policy: MigrationPolicy::named("disabled"),
+        ..Default::default()
+    });
+    fixture.topic("one", 1, 2);
+    fixture.beat(&joining("a", &["one"]));
+    let error = fixture.try_join(classic("", &[])).unwrap_err();
+    assert_eq!(
+        error.message_or_default(),
+        "Cannot join the consumer group group with the classic protocol because the group migration is disabled."
+    );
+    // Once it is empty it is anybody's.
+    fixture.beat(&request("a", -1));
+    fixture.join(classic("", &[]));
+    assert!(fixture.shard.classic_group("group").is_some());
+}
