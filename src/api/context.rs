@@ -13,6 +13,9 @@ use super::auto_topic_creation::AutoTopicCreation;
 use crate::config::{CurrentConfig, KafkaConfig};
 use crate::controller::{ControllerContext, ControllerService};
 use crate::coordinator::group::GroupCoordinatorService;
+use crate::coordinator::transaction::{
+    LocalMarkerWriter, TransactionCoordinatorService, TransactionVerifier,
+};
 use crate::io::clock::Clock;
 use crate::metadata::MetadataCache;
 use crate::protocol::{ApiKey, StrBytes};
@@ -34,6 +37,10 @@ pub struct Broker {
     pub replica_manager: Arc<ReplicaManager>,
     pub producer_ids: Arc<ProducerIdManager>,
     pub group_coordinator: Arc<GroupCoordinatorService>,
+    pub transaction_coordinator: Arc<TransactionCoordinatorService>,
+    pub transaction_verifier: TransactionVerifier,
+    /// Ends transactions on partitions of this node.
+    pub markers: Arc<LocalMarkerWriter>,
     /// The last metadata offset that this node's broker has acted on.
     pub published_offset: watch::Receiver<i64>,
     /// Starts empty: `Default`.

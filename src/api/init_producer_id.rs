@@ -9,9 +9,10 @@
 //! | 5 | TRANSACTION_ABORTABLE (KIP-890) |
 //! | 6 | two-phase commit (KIP-939): not stable in Kafka 4.4, not advertised |
 //!
-//! What we do differently: a transactional id is refused with UNSUPPORTED_VERSION until transactions are served.
+//! With a transactional id it goes to that id's coordinator: what was open is aborted, and the epoch raised.
 
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
+use crate::coordinator::transaction::ProducerIdAndEpoch;
 use crate::protocol::ErrorCode;
 use crate::protocol::messages::{InitProducerIdRequest, InitProducerIdResponse, ProducerId};
 
@@ -22,25 +23,52 @@ pub async fn handle(
     context: &RequestContext,
     request: InitProducerIdRequest,
 ) -> Result<Reply<InitProducerIdResponse>, ApiError> {
-    check(&request)?;
-    // Whatever an idempotent producer says it has, it gets a new id, as in Kafka.
-    let id = context.broker.producer_ids.generate().await;
-    let id = id.ok_or(ApiError::from(ErrorCode::CoordinatorLoadInProgress))?;
-    let mut response = InitProducerIdResponse::default();
-    response.producer_id = ProducerId(id);
-    response.producer_epoch = 0;
-    Ok(Reply::Value(response))
+    let expected = expected_producer(&request)?;
+    let Some(transactional_id) = request.transactional_id else {
+        // Whatever an idempotent producer says it has, it gets a new id, as in Kafka.
+        let id = context.broker.producer_ids.generate().await;
+        let id = id.ok_or(ApiError::from(ErrorCode::CoordinatorLoadInProgress))?;
+        return Ok(Reply::Value(response(id, 0)));
+    };
+    let coordinator = &context.broker.transaction_coordinator;
+    let timeout_ms = request.transaction_timeout_ms;
+    match coordinator
+        .init_producer_id(transactional_id.0, timeout_ms, expected)
+        .await
+    {
+        Ok(producer) => Ok(Reply::Value(response(
+            producer.producer_id,
+            producer.producer_epoch,
+        ))),
+        // Older clients know no other word for it.
+        Err(ErrorCode::ProducerFenced) if context.api_version < 4 => {
+            Err(ErrorCode::InvalidProducerEpoch.into())
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
-fn check(request: &InitProducerIdRequest) -> Result<(), ApiError> {
-    if (request.producer_id.0 == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH) {
-        return Err(ErrorCode::InvalidRequest.into());
+/// Id and epoch come together or not at all.
+fn expected_producer(request: &InitProducerIdRequest) -> Result<Option<ProducerIdAndEpoch>, ApiError> {
+    let producer = ProducerIdAndEpoch {
+        producer_id: request.producer_id.0,
+        producer_epoch: request.producer_epoch,
+    };
+    match (
+        producer.producer_id == NO_PRODUCER_ID,
+        producer.producer_epoch == NO_PRODUCER_EPOCH,
+    ) {
+        (true, true) => Ok(None),
+        (false, false) => Ok(Some(producer)),
+        (true, false) | (false, true) => Err(ErrorCode::InvalidRequest.into()),
     }
-    match &request.transactional_id {
-        Some(id) if id.is_empty() => Err(ErrorCode::InvalidRequest.into()),
-        Some(_) => Err(ErrorCode::UnsupportedVersion.into()),
-        None => Ok(()),
-    }
+}
+
+fn response(producer_id: i64, producer_epoch: i16) -> InitProducerIdResponse {
+    let mut response = InitProducerIdResponse::default();
+    response.producer_id = ProducerId(producer_id);
+    response.producer_epoch = producer_epoch;
+    response
 }
 
 impl ErrorResponse<InitProducerIdRequest> for InitProducerIdResponse {
@@ -56,34 +84,22 @@ impl ErrorResponse<InitProducerIdRequest> for InitProducerIdResponse {
 #[cfg(test)]
 mod init_producer_id_test {
     use super::*;
-    use crate::protocol::StrBytes;
-    use crate::protocol::messages::TransactionalId;
-
-    fn request(producer_id: i64, producer_epoch: i16) -> InitProducerIdRequest {
-        InitProducerIdRequest::default()
-            .with_transactional_id(None)
-            .with_producer_id(ProducerId(producer_id))
-            .with_producer_epoch(producer_epoch)
-    }
 
     #[test]
     fn id_and_epoch_come_together_or_not_at_all() {
-        assert_eq!(check(&request(-1, -1)), Ok(()));
-        assert_eq!(check(&request(7, 0)), Ok(()));
-        assert_eq!(check(&request(-1, 0)), Err(ErrorCode::InvalidRequest.into()));
-        assert_eq!(check(&request(7, -1)), Err(ErrorCode::InvalidRequest.into()));
-    }
-
-    #[test]
-    fn transactional_id_is_not_supported_yet() {
-        let id = TransactionalId(StrBytes::from_static_str("tx"));
-        let request = request(-1, -1).with_transactional_id(Some(id));
-        assert_eq!(check(&request), Err(ErrorCode::UnsupportedVersion.into()));
-    }
-
-    #[test]
-    fn empty_transactional_id_is_invalid() {
-        let request = request(-1, -1).with_transactional_id(Some(TransactionalId(StrBytes::new())));
-        assert_eq!(check(&request), Err(ErrorCode::InvalidRequest.into()));
+        let expected = |producer_id: i64, producer_epoch: i16| {
+            let request = InitProducerIdRequest::default()
+                .with_producer_id(ProducerId(producer_id))
+                .with_producer_epoch(producer_epoch);
+            expected_producer(&request)
+        };
+        let seven = ProducerIdAndEpoch {
+            producer_id: 7,
+            producer_epoch: 0,
+        };
+        assert_eq!(expected(-1, -1), Ok(None));
+        assert_eq!(expected(7, 0), Ok(Some(seven)));
+        assert_eq!(expected(-1, 0), Err(ErrorCode::InvalidRequest.into()));
+        assert_eq!(expected(7, -1), Err(ErrorCode::InvalidRequest.into()));
     }
 }

@@ -1,4 +1,4 @@
-//! Produce (key 0), versions 3-11 (12 and 13 come with the transactions).
+//! Produce (key 0), versions 3-13.
 //!
 //! | version | what changed |
 //! | --- | --- |
@@ -8,14 +8,14 @@
 //! | 8 | record errors and a message (KIP-467) |
 //! | 9 | compact forms |
 //! | 10 | current leader and its end point (KIP-951) |
-//! | 11, 12 | what errors a transactional client can take (KIP-890) |
+//! | 11 | TRANSACTION_ABORTABLE (KIP-890) |
+//! | 12 | a transactional batch adds its partition to the transaction (KIP-890) |
 //! | 13 | topic ids (KIP-516) |
 //!
 //! Two stages: once the records are appended their order is fixed, and the connection's next request may start while this one waits
 //! for replicas. With acks=0 there is no answer; an error closes the connection, so that the client looks for its leader anew.
 //!
-//! What we do differently: transactions are not served yet. InitProducerId gives no id to a transactional client, so nobody can have
-//! a transaction in which a partition could be; a transactional batch gets the answer to that, and is never appended.
+//! The first transactional batch for a partition is appended once its transaction coordinator has said that it may (`produce_transaction`).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -26,6 +26,7 @@ use uuid::Uuid;
 
 use super::current_leader::CurrentLeaders;
 use super::error_map::replica_error;
+use super::produce_transaction::{self, Refusals};
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::metadata::MetadataImage;
 use crate::protocol::messages::produce_request::ProduceRequest;
@@ -54,16 +55,19 @@ pub async fn handle(
     }
     let timeout_ms = request.timeout_ms.max(0) as u64;
     let internal_topics_allowed = context.client_id_or_empty() == ADMIN_CLIENT_ID;
-    let (shape, entries) = sort_out(context.api_version, request, &context.broker.metadata.image());
+    let transactional_id = request.transactional_id.as_ref().map(|id| id.0.clone());
+    let (mut shape, mut entries) = sort_out(context.api_version, request, &context.broker.metadata.image());
+    let guards = match produce_transaction::verify(context, transactional_id, &entries).await {
+        Ok((guards, refusals)) => {
+            shape.refuse(&mut entries, refusals);
+            guards
+        }
+        Err(_) if acks == 0 => return Ok(Reply::CloseConnection),
+        Err(error) => return Err(error),
+    };
     let replica_manager = &context.broker.replica_manager;
     let appended = replica_manager
-        .append_records(
-            timeout_ms,
-            acks,
-            internal_topics_allowed,
-            entries,
-            &Default::default(),
-        )
+        .append_records(timeout_ms, acks, internal_topics_allowed, entries, &guards)
         .await;
     if acks == 0 {
         return Ok(without_answer(context, &shape, appended));
@@ -104,7 +108,7 @@ fn without_answer(context: &RequestContext, shape: &Shape, appended: Appended) -
 /// What becomes of one partition of the request.
 enum Place {
     /// Not appended.
-    Refused(i32, ErrorCode, Option<&'static str>),
+    Refused(i32, ErrorCode, Option<String>),
     /// Its result is the next of the appended.
     Appended(i32),
 }
@@ -188,7 +192,7 @@ impl From<Corrupt> for Refusal {
     }
 }
 
-type Refusal = (ErrorCode, Option<&'static str>);
+type Refusal = (ErrorCode, Option<String>);
 
 /// `ProduceRequest.validateRecords`: exactly one batch, of magic 2, in a codec of the version. Returns the batch without what trails it
 /// (a batch that is cut short, which Kafka trims too).
@@ -211,12 +215,6 @@ fn check_records(version: i16, records: Option<Bytes>) -> Result<Bytes, Refusal>
     }
     if first_batch(&records[size..])?.is_some() {
         return Err(INVALID_RECORD);
-    }
-    if is_transactional(&records) {
-        return Err((
-            ErrorCode::InvalidTxnState,
-            Some("Partition was not added to the transaction"),
-        ));
     }
     Ok(records.slice(..size))
 }
@@ -277,6 +275,26 @@ fn check_transactional(request: &ProduceRequest) -> Result<(), ApiError> {
 }
 
 impl Shape {
+    /// Takes out of `entries`, which are those of the places in order, what may not be appended.
+    fn refuse(&mut self, entries: &mut Vec<(TopicIdPartition, Bytes)>, refusals: Refusals) {
+        if refusals.is_empty() {
+            return;
+        }
+        let places = self.topics.iter_mut().flat_map(|(_, _, places)| places);
+        let appended = places.filter(|place| matches!(place, Place::Appended(_)));
+        let mut kept = Vec::with_capacity(entries.len());
+        for (place, entry) in appended.zip(std::mem::take(entries)) {
+            let partition = &entry.0.topic_partition;
+            match refusals.iter().find(|(refused, _, _)| refused == partition) {
+                Some((_, error, message)) => {
+                    *place = Place::Refused(partition.partition, *error, message.clone());
+                }
+                None => kept.push(entry),
+            }
+        }
+        *entries = kept;
+    }
+
     fn refused(&self) -> impl Iterator<Item = (i32, &ErrorCode)> {
         self.topics
             .iter()
@@ -302,7 +320,9 @@ impl Shape {
             topic.topic_id = topic_id;
             for place in places {
                 topic.partition_responses.push(match place {
-                    Place::Refused(index, error, message) => refused(version, index, error, message),
+                    Place::Refused(index, error, message) => {
+                        refused(version, index, error, message.as_deref())
+                    }
                     Place::Appended(index) => match results.next() {
                         Some((id, result)) => appended(version, &id, result, &mut leaders),
                         // Every entry has its result.

@@ -85,11 +85,6 @@ fn zstd_needs_version_seven() {
 }
 
 #[test]
-fn transactional_batch_is_never_appended() {
-    assert_eq!(check(11, with_attributes(0x10)), Err(48));
-}
-
-#[test]
 fn codec_without_a_name_fails_in_general_below_version_seven() {
     assert_eq!(check(5, with_attributes(6)), Err(-1));
     assert!(check(7, with_attributes(6)).is_ok());

@@ -73,7 +73,7 @@ macro_rules! table {
 
 /// In the order of the keys.
 pub static TABLE: &[ApiRow] = table! {
-    Produce 3 to 11 advertised from 0 on broker => produce,
+    Produce 3 to 13 advertised from 0 on broker => produce,
     Fetch 4 to 18 on both => fetch,
     ListOffsets 1 to 11 on broker => list_offsets,
     Metadata 0 to 13 on broker => metadata,
@@ -92,6 +92,11 @@ pub static TABLE: &[ApiRow] = table! {
     DeleteRecords 0 to 2 on broker => delete_records,
     InitProducerId 0 to 5 on broker => init_producer_id,
     OffsetForLeaderEpoch 2 to 4 on broker => offset_for_leader_epoch,
+    AddPartitionsToTxn 0 to 5 on broker => add_partitions_to_txn,
+    AddOffsetsToTxn 0 to 4 on broker => add_offsets_to_txn,
+    EndTxn 0 to 5 on broker => end_txn,
+    WriteTxnMarkers 1 to 2 on broker => write_txn_markers,
+    TxnOffsetCommit 0 to 6 on broker => txn_offset_commit,
     DescribeConfigs 1 to 4 on both => describe_configs,
     AlterConfigs 0 to 2 on both => alter_configs,
     AlterReplicaLogDirs 1 to 2 on broker => alter_replica_log_dirs,
@@ -107,8 +112,11 @@ pub static TABLE: &[ApiRow] = table! {
     UpdateFeatures 0 to 2 on both => update_features,
     FetchSnapshot 0 to 1 on controller => fetch_snapshot,
     DescribeCluster 0 to 2 on both => describe_cluster,
+    DescribeProducers 0 to 0 on broker => describe_producers,
     BrokerRegistration 0 to 4 on controller => broker_registration,
     BrokerHeartbeat 0 to 2 on controller => broker_heartbeat,
+    DescribeTransactions 0 to 0 on broker => describe_transactions,
+    ListTransactions 0 to 2 on broker => list_transactions,
     AllocateProducerIds 0 to 0 on controller => allocate_producer_ids,
     ConsumerGroupHeartbeat 0 to 1 on broker => consumer_group_heartbeat,
     ConsumerGroupDescribe 0 to 1 on broker => consumer_group_describe,

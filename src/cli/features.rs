@@ -58,7 +58,7 @@ pub(super) const FEATURES: &[Feature] = &[
         name: "transaction.version",
         levels: &[(1, 24), (2, 24)],
         dependency: None,
-        is_served: false,
+        is_served: true,
     },
     Feature {
         name: "group.version",

@@ -85,6 +85,8 @@ macro_rules! typed_fields {
 typed_fields! {
     node_id: i32,
     broker_rack: Option<String>,
+    add_partitions_to_txn_retry_backoff_max_ms: i32,
+    add_partitions_to_txn_retry_backoff_ms: i32,
     auto_create_topics_enable: bool,
     auto_leader_rebalance_enable: bool,
     background_threads: i32,

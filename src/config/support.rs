@@ -148,6 +148,8 @@ pub const ACTED_ON: &[&str] = &[
     "offsets.topic.replication.factor",
     "offsets.topic.segment.bytes",
     // Transactions
+    "add.partitions.to.txn.retry.backoff.max.ms",
+    "add.partitions.to.txn.retry.backoff.ms",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     "transaction.max.timeout.ms",
     "transaction.partition.verification.enable",

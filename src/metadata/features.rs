@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use super::cluster::VersionRange;
-use super::metadata_version::{ELIGIBLE_LEADER_REPLICAS_VERSION, KRAFT_VERSION, MetadataVersion};
+use super::metadata_version::{
+    ELIGIBLE_LEADER_REPLICAS_VERSION, KRAFT_VERSION, MetadataVersion, TRANSACTION_VERSION,
+};
 use crate::protocol::records::metadata::FeatureLevelRecord;
 
 /// What this build serves of each feature, by name; a feature that it serves at level 0 only is absent, as in Kafka.
@@ -19,6 +21,7 @@ pub const SUPPORTED_FEATURES: &[(&str, VersionRange)] = &[
             max: MetadataVersion::LATEST_PRODUCTION.level(),
         },
     ),
+    (TRANSACTION_VERSION, VersionRange { min: 0, max: 2 }),
 ];
 
 /// All finalized features.

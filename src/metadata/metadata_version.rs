@@ -86,3 +86,5 @@ impl MetadataVersion {
 pub const ELIGIBLE_LEADER_REPLICAS_VERSION: &str = "eligible.leader.replicas.version";
 /// Name of the feature that lives in control records only (KIP-853).
 pub const KRAFT_VERSION: &str = "kraft.version";
+/// Name of the feature that says what producers' transactions are like (KIP-890).
+pub const TRANSACTION_VERSION: &str = "transaction.version";

@@ -217,32 +217,70 @@ impl ReplicaManager {
                 .map(|(id, _)| (id, AppendResult::failed(invalid.clone())));
             return Appended::done(results.collect());
         }
-        let now_ms = self.clock.now_ms();
+        self.append_all(timeout_ms, required_acks, entries, |id| {
+            let topic: &str = &id.topic_partition.topic;
+            if !internal_topics_allowed && INTERNAL_TOPICS.contains(&topic) {
+                let topic = topic.to_owned();
+                return Err(ReplicaError::InvalidTopic { topic });
+            }
+            let check = TransactionCheck {
+                must_be_verified: self.config.transaction_partition_verification_enable,
+                guard: guards.get(&id.topic_partition).copied(),
+                ..Default::default()
+            };
+            Ok((AppendOrigin::Client, check))
+        })
+        .await
+    }
+
+    /// The same for the markers of a transaction, which a coordinator has made and all replicas must have.
+    pub async fn append_markers(
+        &self,
+        timeout_ms: u64,
+        transaction_version: i16,
+        entries: Vec<(TopicIdPartition, Bytes)>,
+    ) -> Appended {
+        const ALL_REPLICAS: i16 = -1;
+        let check = TransactionCheck {
+            marker_version: transaction_version,
+            ..Default::default()
+        };
+        self.append_all(timeout_ms, ALL_REPLICAS, entries, |_| {
+            Ok((AppendOrigin::Coordinator, check))
+        })
+        .await
+    }
+
+    /// `terms` says how a partition may be appended to, or that it may not.
+    async fn append_all(
+        &self,
+        timeout_ms: u64,
+        required_acks: i16,
+        entries: Vec<(TopicIdPartition, Bytes)>,
+        terms: impl Fn(&TopicIdPartition) -> Result<(AppendOrigin, TransactionCheck), ReplicaError>,
+    ) -> Appended {
         let mut results = Vec::with_capacity(entries.len());
         let mut pending = Vec::new();
-        for (topic_id_partition, records) in entries {
-            let topic: &str = &topic_id_partition.topic_partition.topic;
-            let result = if !internal_topics_allowed && INTERNAL_TOPICS.contains(&topic) {
-                AppendResult::failed(ReplicaError::InvalidTopic {
-                    topic: topic.to_owned(),
-                })
-            } else {
-                let (result, partition) = self
-                    .append_to_local_log(&topic_id_partition, records, required_acks, now_ms, guards)
-                    .await;
-                if required_acks == -1
-                    && let Some(partition) = partition
-                {
-                    let required_offset = result.last_offset + 1;
-                    pending.push(Pending {
-                        index: results.len(),
-                        partition,
-                        required_offset,
-                    });
+        for (id, records) in entries {
+            let result = match terms(&id) {
+                Err(error) => AppendResult::failed(error),
+                Ok(terms) => {
+                    let (result, partition) =
+                        self.append_to_local_log(&id, records, required_acks, terms).await;
+                    if required_acks == -1
+                        && let Some(partition) = partition
+                    {
+                        let required_offset = result.last_offset + 1;
+                        pending.push(Pending {
+                            index: results.len(),
+                            partition,
+                            required_offset,
+                        });
+                    }
+                    result
                 }
-                result
             };
-            results.push((topic_id_partition, result));
+            results.push((id, result));
         }
         if pending.is_empty() {
             return Appended::done(results);
@@ -264,25 +302,18 @@ impl ReplicaManager {
         id: &TopicIdPartition,
         records: Bytes,
         required_acks: i16,
-        now_ms: i64,
-        guards: &VerificationGuards,
+        (origin, check): (AppendOrigin, TransactionCheck),
     ) -> (AppendResult, Option<Arc<Partition>>) {
         let partition = match self.get_partition(&id.topic_partition) {
             Ok(partition) => partition,
             Err(error) => return (AppendResult::refused(error, None), None),
         };
-        let check = TransactionCheck {
-            must_be_verified: self.config.transaction_partition_verification_enable,
-            guard: guards.get(&id.topic_partition).copied(),
-            ..Default::default()
-        };
         let log_dir = partition.log().parent_dir();
         let syncs = partition.log().config().flush_messages < i64::MAX;
+        let now_ms = self.clock.now_ms();
         let appending = partition.clone();
-        let append = move || {
-            let origin = AppendOrigin::Client;
-            appending.append_as_leader(&records, origin, required_acks, None, now_ms, &check)
-        };
+        let append =
+            move || appending.append_as_leader(&records, origin, required_acks, None, now_ms, &check);
         let appended = self.gate.run(&log_dir, syncs, append).await;
         match appended.unwrap_or(Err(ReplicaError::RequestTimedOut)) {
             Ok(info) => (AppendResult::appended(&info), Some(partition)),

@@ -18,6 +18,10 @@ use crate::config::{CurrentConfig, KafkaConfig, LogConfig, listeners};
 use crate::controller::{ControllerService, ControllerServiceConfig};
 use crate::coordinator::group::{GroupConfig, GroupCoordinatorService};
 use crate::coordinator::runtime::ReplicaLog;
+use crate::coordinator::transaction::{
+    LocalMarkerWriter, LocalMarkers, TransactionConfig, TransactionCoordinatorParts,
+    TransactionCoordinatorService, TransactionVerifier,
+};
 use crate::io::clock::Clock;
 use crate::io::disk::Disk;
 use crate::log::meta_properties::{self, LogDirIdentities};
@@ -51,6 +55,7 @@ pub(super) struct Components {
     controller: ControllerService,
     replica_manager: Arc<ReplicaManager>,
     group_coordinator: Arc<GroupCoordinatorService>,
+    transaction_coordinator: Arc<TransactionCoordinatorService>,
     control: Handle,
     data: Handle,
     sockets: tokio::sync::Mutex<Sockets>,
@@ -153,14 +158,15 @@ impl Components {
         let replica_manager =
             build_replica_manager(&current_config, &identities, &log_manager, &cache, &clock);
         log_dir_failure.listen(&replica_manager, &log_manager, &config.metadata_log_dir, fatal);
+        let coordinator_log = Arc::new(ReplicaLog::new(
+            replica_manager.clone(),
+            super::CONTROL_THREADS,
+            clock.clone(),
+        ));
         let group_coordinator = GroupCoordinatorService::new(
             config.node_id,
             GroupConfig::new(&config),
-            Arc::new(ReplicaLog::new(
-                replica_manager.clone(),
-                super::CONTROL_THREADS,
-                clock.clone(),
-            )),
+            coordinator_log.clone(),
             clock.clone(),
             cache.clone(),
             control.handle().clone(),
@@ -170,6 +176,23 @@ impl Components {
             metadata: cache.clone(),
             node_id: config.node_id,
         };
+        let producer_ids = ProducerIdManager::new(Arc::new(allocator), clock.clone());
+        let markers = Arc::new(LocalMarkerWriter::new(
+            replica_manager.clone(),
+            group_coordinator.clone(),
+            clock.clone(),
+            u64::try_from(config.request_timeout_ms).unwrap_or(0),
+        ));
+        let transaction_coordinator = TransactionCoordinatorService::new(TransactionCoordinatorParts {
+            node_id: config.node_id,
+            config: TransactionConfig::new(&config),
+            log: coordinator_log,
+            clock: clock.clone(),
+            metadata: cache.clone(),
+            producer_ids: producer_ids.clone(),
+            marker_writer: Arc::new(LocalMarkers(markers.clone())),
+            executor: control.handle().clone(),
+        });
         let broker = Arc::new(Broker {
             node_id: config.node_id,
             cluster_id: identities.cluster_id.clone(),
@@ -183,7 +206,14 @@ impl Components {
             published_offset: loader.published_offset(),
             auto_topic_creation: Default::default(),
             group_coordinator: group_coordinator.clone(),
-            producer_ids: ProducerIdManager::new(Arc::new(allocator), clock.clone()),
+            producer_ids,
+            transaction_verifier: TransactionVerifier::new(
+                replica_manager.clone(),
+                transaction_coordinator.clone(),
+                &config,
+            ),
+            transaction_coordinator: transaction_coordinator.clone(),
+            markers,
         });
         let server = SocketServer::new(
             NetworkConfig::from(&*config),
@@ -208,6 +238,7 @@ impl Components {
             controller,
             replica_manager,
             group_coordinator,
+            transaction_coordinator,
             control: control.handle().clone(),
             data: data.handle().clone(),
             sockets: tokio::sync::Mutex::new(Sockets {
@@ -289,6 +320,7 @@ impl Components {
             self.dynamic_config.clone(),
             self.replica_manager.clone(),
             self.group_coordinator.clone(),
+            self.transaction_coordinator.clone(),
         ]
     }
 
@@ -352,6 +384,7 @@ impl Components {
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
                 .take(),
         );
+        self.transaction_coordinator.shutdown();
         self.group_coordinator.shutdown();
         self.replica_manager.shutdown();
         self.loader.shutdown();

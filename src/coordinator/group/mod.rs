@@ -55,6 +55,7 @@ mod transactional_offsets;
 pub use config::GroupConfig;
 pub use records::GroupRecord;
 pub use service::GroupCoordinatorService;
+pub use service::operation_error;
 pub use shard::GroupShard;
 
 use crate::protocol::StrBytes;

@@ -437,7 +437,7 @@ impl MetadataPublisher for GroupCoordinatorService {
 }
 
 /// What clients are told of an operation that failed (`CoordinatorOperationExceptionHelper`).
-pub(super) fn operation_error(error: ErrorCode) -> ErrorCode {
+pub fn operation_error(error: ErrorCode) -> ErrorCode {
     match error {
         ErrorCode::NetworkException => ErrorCode::CoordinatorLoadInProgress,
         ErrorCode::UnknownTopicOrPartition | ErrorCode::NotEnoughReplicas | ErrorCode::RequestTimedOut => {

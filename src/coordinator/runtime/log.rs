@@ -140,6 +140,7 @@ fn log_error_code(error: &LogError) -> ErrorCode {
         LogError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         LogError::InvalidProducerEpoch { .. } => ErrorCode::InvalidProducerEpoch,
         LogError::InvalidTxnState { .. } => ErrorCode::InvalidTxnState,
+        LogError::TransactionCoordinatorFenced { .. } => ErrorCode::TransactionCoordinatorFenced,
         LogError::Storage { .. }
         | LogError::NoSpace { .. }
         | LogError::DirectoryOffline { .. }
@@ -150,7 +151,6 @@ fn log_error_code(error: &LogError) -> ErrorCode {
         | LogError::Validation(_)
         | LogError::InvalidRecord { .. }
         | LogError::OutOfOrderSequence { .. }
-        | LogError::TransactionCoordinatorFenced { .. }
         | LogError::UnexpectedAppendOffset { .. }
         | LogError::InconsistentTopicId { .. }
         | LogError::LockHeld { .. }

@@ -3,6 +3,8 @@
 //! ```text
 //! service            the async front: which partition, which operation, errors as answers; late transactions
 //!   marker_sender    carries a decided transaction to its partitions, until all have its marker
+//!     local_markers  writes markers to the partitions of this node
+//! verifier           asks whether a producer may write to partitions of this node
 //! shard*             the state machine of one partition: transactional ids; init, add, end, complete, list, expire
 //!   transaction_state*   one transactional id: its states and their transitions
 //! records*           the records of all this
@@ -11,18 +13,22 @@
 //! `*` = pure.
 
 pub mod config;
+pub mod local_markers;
 pub mod marker_sender;
 pub mod records;
 pub mod service;
 pub mod shard;
 pub mod transaction_state;
+pub mod verifier;
 
 pub use config::TransactionConfig;
+pub use local_markers::{LocalMarkerWriter, LocalMarkers};
 pub use marker_sender::{MarkerResults, MarkerSender, MarkerWriter};
 pub use records::TransactionRecord;
 pub use service::{Transaction, TransactionCoordinatorParts, TransactionCoordinatorService};
 pub use shard::{MarkerSink, TransactionMarkers, TransactionShard, TransactionShardConfig};
 pub use transaction_state::{ProducerIdAndEpoch, TransactionMetadata, TransactionState, TransactionVersion};
+pub use verifier::{SupportedOperation, TransactionVerifier, Verified};
 
 use super::partition_for::partition_for;
 use crate::metadata::MetadataCache;

@@ -1,0 +1,149 @@
+//! The part of Produce that concerns transactions: which batches are part of one, and what becomes of those that may not be.
+
+use bytes::Bytes;
+
+use super::RequestContext;
+use crate::coordinator::transaction::{ProducerIdAndEpoch, SupportedOperation, Transaction};
+use crate::log::TopicPartition;
+use crate::protocol::{ApiError, ErrorCode, StrBytes};
+use crate::record::BatchHeader;
+use crate::replica::{TopicIdPartition, VerificationGuards};
+
+/// Why partitions are not written to.
+pub(super) type Refusals = Vec<(TopicPartition, ErrorCode, Option<String>)>;
+
+/// Asks for all transactional batches of a request (which are one producer's) whether they may be written.
+pub(super) async fn verify(
+    context: &RequestContext,
+    transactional_id: Option<StrBytes>,
+    entries: &[(TopicIdPartition, Bytes)],
+) -> Result<(VerificationGuards, Refusals), ApiError> {
+    let (producer, partitions) = transactional_batches(entries)?;
+    let (Some(producer), Some(transactional_id)) = (producer, transactional_id) else {
+        return Ok(Default::default());
+    };
+    let transaction = Transaction {
+        transactional_id,
+        producer,
+    };
+    let operation = supported_operation(context.api_version);
+    let verifier = &context.broker.transaction_verifier;
+    let verified = verifier.verify(transaction, operation, &partitions).await;
+    let refused = verified.errors.into_iter().map(|(partition, error)| {
+        let (error, message) = told(error, operation);
+        (partition, error, message)
+    });
+    Ok((verified.guards, refused.collect()))
+}
+
+/// The producer of the transactional batches, and where they go with which first sequence.
+fn transactional_batches(
+    entries: &[(TopicIdPartition, Bytes)],
+) -> Result<(Option<ProducerIdAndEpoch>, Vec<(TopicPartition, i32)>), ApiError> {
+    let mut producer = None;
+    let mut partitions = Vec::new();
+    for (id, records) in entries {
+        // What cannot be read is refused by the append.
+        let Ok(batch) = BatchHeader::parse(records) else {
+            continue;
+        };
+        if !batch.is_transactional() || !batch.has_producer_id() {
+            continue;
+        }
+        let of_batch = ProducerIdAndEpoch {
+            producer_id: batch.producer_id,
+            producer_epoch: batch.producer_epoch,
+        };
+        if producer.is_some_and(|producer| producer != of_batch) {
+            return Err(ApiError::new(
+                ErrorCode::InvalidProducerIdMapping,
+                "Transactional records contained more than one producer ID",
+            ));
+        }
+        producer = Some(of_batch);
+        partitions.push((id.topic_partition.clone(), batch.base_sequence));
+    }
+    Ok((producer, partitions))
+}
+
+fn supported_operation(api_version: i16) -> SupportedOperation {
+    match api_version {
+        ..=10 => SupportedOperation::DefaultError,
+        11 => SupportedOperation::GenericError,
+        _ => SupportedOperation::AddPartition,
+    }
+}
+
+/// What a producer is told of a coordinator's answer: where it may try again, an error that every client tries again after, and that makes
+/// none look for another leader.
+fn told(error: ErrorCode, operation: SupportedOperation) -> (ErrorCode, Option<String>) {
+    match error {
+        ErrorCode::InvalidTxnState => {
+            let message = "Partition was not added to the transaction";
+            (error, Some(message.to_owned()))
+        }
+        ErrorCode::NetworkException
+        | ErrorCode::CoordinatorLoadInProgress
+        | ErrorCode::CoordinatorNotAvailable
+        | ErrorCode::NotCoordinator => not_verified(error),
+        ErrorCode::ConcurrentTransactions if !operation.supports_epoch_bump() => not_verified(error),
+        error => (error, None),
+    }
+}
+
+fn not_verified(error: ErrorCode) -> (ErrorCode, Option<String>) {
+    let message = format!(
+        "Unable to verify the partition has been added to the transaction. Underlying error: {}",
+        error.name()
+    );
+    (ErrorCode::NotEnoughReplicas, Some(message))
+}
+
+#[cfg(test)]
+mod produce_transaction_test {
+    use super::*;
+    use crate::record::{BatchBuilder, BatchOptions};
+
+    fn entry(partition: i32, producer_id: i64, is_transactional: bool) -> (TopicIdPartition, Bytes) {
+        let mut builder = BatchBuilder::new(BatchOptions {
+            producer_id,
+            producer_epoch: 3,
+            base_sequence: 9,
+            is_transactional,
+            ..Default::default()
+        });
+        builder.append(1_000, None, Some(b"value"), &[]);
+        let id = TopicIdPartition::new(uuid::Uuid::from_u128(1), "t", partition);
+        (id, builder.build().unwrap())
+    }
+
+    #[test]
+    fn transactional_batches_are_of_one_producer() {
+        let entries = [entry(0, 7, true), entry(1, 7, false), entry(2, 7, true)];
+        let (producer, partitions) = transactional_batches(&entries).unwrap();
+        let seven = ProducerIdAndEpoch {
+            producer_id: 7,
+            producer_epoch: 3,
+        };
+        assert_eq!(producer, Some(seven));
+        let expected = [0, 2].map(|partition| (TopicPartition::new("t", partition), 9));
+        assert_eq!(partitions, expected);
+        let error = transactional_batches(&[entry(0, 7, true), entry(1, 8, true)]).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidProducerIdMapping);
+    }
+
+    #[test]
+    fn passing_errors_of_the_coordinator_are_told_as_one_that_is_tried_again() {
+        let old = SupportedOperation::DefaultError;
+        let new = SupportedOperation::AddPartition;
+        assert_eq!(
+            told(ErrorCode::NotCoordinator, new).0,
+            ErrorCode::NotEnoughReplicas
+        );
+        let concurrent = ErrorCode::ConcurrentTransactions;
+        assert_eq!(told(concurrent, old).0, ErrorCode::NotEnoughReplicas);
+        assert_eq!(told(concurrent, new), (concurrent, None));
+        let fenced = ErrorCode::InvalidProducerEpoch;
+        assert_eq!(told(fenced, old), (fenced, None));
+    }
+}

@@ -1,0 +1,168 @@
+//! Asks transaction coordinators whether a producer may write to partitions of this node, or to add them to its transaction (Kafka's
+//! AddPartitionsToTxnManager and the part of its ReplicaManager that asks).
+//!
+//! What may be written comes back with a guard to show to the log; a partition on which the transaction is open needs none.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::service::{Transaction, TransactionCoordinatorService};
+use super::transaction_state::TransactionVersion;
+use crate::config::KafkaConfig;
+use crate::log::{TopicPartition, VerificationRequest};
+use crate::protocol::ErrorCode;
+use crate::replica::{ReplicaManager, VerificationGuards};
+
+/// What a client's version of a request lets the broker do (`TransactionSupportedOperation`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SupportedOperation {
+    /// Partitions must have been added; the client takes INVALID_TXN_STATE for one that was not.
+    DefaultError,
+    /// The same, and the client takes TRANSACTION_ABORTABLE.
+    GenericError,
+    /// The write itself adds the partition (`transaction.version` 2).
+    AddPartition,
+}
+
+impl SupportedOperation {
+    pub fn supports_epoch_bump(self) -> bool {
+        self == Self::AddPartition
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Verified {
+    pub guards: VerificationGuards,
+    /// Partitions that may not be written to, by the word of their transaction coordinator.
+    pub errors: HashMap<TopicPartition, ErrorCode>,
+}
+
+pub struct TransactionVerifier {
+    replica_manager: Arc<ReplicaManager>,
+    coordinator: Arc<TransactionCoordinatorService>,
+    /// `transaction.partition.verification.enable`
+    is_enabled: bool,
+    /// `add.partitions.to.txn.retry.backoff.ms`, and for how long.
+    retry_backoff: Duration,
+    retry_max: Duration,
+}
+
+/// The markers of a transaction are mostly written in no time.
+const FIRST_BACKOFF: Duration = Duration::from_millis(1);
+
+impl TransactionVerifier {
+    pub fn new(
+        replica_manager: Arc<ReplicaManager>,
+        coordinator: Arc<TransactionCoordinatorService>,
+        config: &KafkaConfig,
+    ) -> Self {
+        let millis = |value: i32| Duration::from_millis(u64::try_from(value).unwrap_or(0));
+        let retry_max = config.add_partitions_to_txn_retry_backoff_max_ms;
+        Self {
+            replica_manager,
+            coordinator,
+            is_enabled: config.transaction_partition_verification_enable,
+            retry_backoff: millis(config.add_partitions_to_txn_retry_backoff_ms),
+            retry_max: millis(retry_max.min(config.request_timeout_ms)),
+        }
+    }
+
+    /// `partitions` are led here, each with the first sequence that is to be written (-1: none).
+    pub async fn verify(
+        &self,
+        transaction: Transaction,
+        operation: SupportedOperation,
+        partitions: &[(TopicPartition, i32)],
+    ) -> Verified {
+        let mut verified = Verified::default();
+        if !self.is_enabled && !operation.supports_epoch_bump() {
+            return verified;
+        }
+        for (partition, base_sequence) in partitions {
+            let request = VerificationRequest {
+                producer_id: transaction.producer.producer_id,
+                producer_epoch: transaction.producer.producer_epoch,
+                base_sequence: *base_sequence,
+                supports_epoch_bump: operation.supports_epoch_bump(),
+            };
+            // Where it cannot be begun the append fails, too, and says why.
+            if let Ok(Some(guard)) = self.replica_manager.start_verification(partition, &request) {
+                verified.guards.insert(partition.clone(), guard);
+            }
+        }
+        if verified.guards.is_empty() {
+            return verified;
+        }
+        let asked: BTreeSet<TopicPartition> = verified.guards.keys().cloned().collect();
+        for (partition, error) in self.ask_again(transaction, operation, asked).await {
+            if error != ErrorCode::None {
+                verified.guards.remove(&partition);
+                verified.errors.insert(partition, told(error, operation));
+            }
+        }
+        verified
+    }
+
+    /// With version 2 a producer goes on at once after a transaction's end, whose markers may not be written yet: so this asks for a while.
+    async fn ask_again(
+        &self,
+        transaction: Transaction,
+        operation: SupportedOperation,
+        partitions: BTreeSet<TopicPartition>,
+    ) -> Vec<(TopicPartition, ErrorCode)> {
+        let deadline = Instant::now() + self.retry_max;
+        let mut backoff = FIRST_BACKOFF;
+        loop {
+            let answers = self.ask(transaction.clone(), operation, partitions.clone()).await;
+            let is_concurrent =
+                |answer: &(TopicPartition, ErrorCode)| answer.1 == ErrorCode::ConcurrentTransactions;
+            let asks_again = operation.supports_epoch_bump() && answers.iter().any(is_concurrent);
+            if !asks_again || Instant::now() >= deadline {
+                return answers;
+            }
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(self.retry_backoff);
+        }
+    }
+
+    async fn ask(
+        &self,
+        transaction: Transaction,
+        operation: SupportedOperation,
+        partitions: BTreeSet<TopicPartition>,
+    ) -> Vec<(TopicPartition, ErrorCode)> {
+        let all = |error: ErrorCode| {
+            let partitions = partitions.iter().cloned();
+            partitions.map(|partition| (partition, error)).collect()
+        };
+        if operation.supports_epoch_bump() {
+            let client_version = TransactionVersion::V2;
+            let added = self
+                .coordinator
+                .add_partitions(transaction, partitions.clone(), client_version)
+                .await;
+            return all(added.err().unwrap_or(ErrorCode::None));
+        }
+        let verified = self
+            .coordinator
+            .verify_partitions(transaction, partitions.clone())
+            .await;
+        verified.unwrap_or_else(all)
+    }
+}
+
+/// What becomes of a coordinator's answer on its way to a client.
+fn told(error: ErrorCode, operation: SupportedOperation) -> ErrorCode {
+    match error {
+        // Producers expect this one here.
+        ErrorCode::ProducerFenced => ErrorCode::InvalidProducerEpoch,
+        // And older ones do not know this one.
+        ErrorCode::TransactionAbortable if operation == SupportedOperation::DefaultError => {
+            ErrorCode::InvalidTxnState
+        }
+        error => error,
+    }
+}
