@@ -9,6 +9,7 @@ end) or of an older one. What stays in a prepared state has a partition whose le
 import os
 import pathlib
 import sys
+import threading
 import time
 import uuid
 
@@ -79,7 +80,7 @@ class Producer:
 
     def settled(self):
         """The state once no marker is on its way."""
-        deadline = time.monotonic() + (0.3 if self.topic == STUCK else 10)
+        deadline = time.monotonic() + (0.1 if self.topic == STUCK else 10)
         while True:
             state = self.state()
             if not state["transactionState"].startswith("Prepare") or time.monotonic() > deadline:
@@ -304,43 +305,59 @@ def register_nobody(connection):
     """A broker that has topics and no process."""
     cluster = connection.ask("DescribeCluster", 1)["clusterId"]
     features = connection.ask("ApiVersions", 4, clientSoftwareName="raw", clientSoftwareVersion="1")["supportedFeatures"]
-    with wire.Connection(CONTROLLER) as controller:
-        answer = controller.ask(
-            "BrokerRegistration", 4, brokerId=NOBODY, clusterId=cluster, incarnationId=uuid.uuid4(), logDirs=[uuid.uuid4()],
-            listeners=[{"name": "PLAINTEXT", "host": "127.0.0.1", "port": 1, "securityProtocol": 0}],
-            features=[{"name": f["name"], "minSupportedVersion": f["minVersion"], "maxSupportedVersion": f["maxVersion"]}
-                      for f in features])
-        check(answer["errorCode"])
-        deadline = time.monotonic() + 8
+    controller = wire.Connection(CONTROLLER)
+    answer = controller.ask(
+        "BrokerRegistration", 4, brokerId=NOBODY, clusterId=cluster, incarnationId=uuid.uuid4(), logDirs=[uuid.uuid4()],
+        listeners=[{"name": "PLAINTEXT", "host": "127.0.0.1", "port": 1, "securityProtocol": 0}],
+        features=[{"name": f["name"], "minSupportedVersion": f["minVersion"], "maxSupportedVersion": f["maxVersion"]}
+                  for f in features])
+    check(answer["errorCode"])
+
+    def beat():
+        found = controller.ask("BrokerHeartbeat", 1, brokerId=NOBODY, brokerEpoch=answer["brokerEpoch"],
+                               currentMetadataOffset=1 << 40, wantFence=False)
+        check(found["errorCode"])
+        return not found["isFenced"]
+
+    deadline = time.monotonic() + 8
+    while not beat():
+        if time.monotonic() > deadline:
+            raise RuntimeError("it stays fenced")
+
+    def live():
         while True:
-            beat = controller.ask("BrokerHeartbeat", 1, brokerId=NOBODY, brokerEpoch=answer["brokerEpoch"],
-                                  currentMetadataOffset=1 << 40, wantFence=False)
-            check(beat["errorCode"])
-            if not beat["isFenced"]:
-                return
-            if time.monotonic() > deadline:
-                raise RuntimeError("it stays fenced")
+            time.sleep(1)
+            beat()
+
+    threading.Thread(target=live, daemon=True).start()
 
 
-def create_topics(connection):
-    register_nobody(connection)
-    answer = connection.ask("CreateTopics", 7, timeoutMs=10000, topics=[
-        {"name": TOPIC, "numPartitions": 1, "replicationFactor": 1},
-        {"name": OTHER, "numPartitions": 1, "replicationFactor": 1},
-        {"name": STUCK, "numPartitions": -1, "replicationFactor": -1,
-         "assignments": [{"partitionIndex": 0, "brokerIds": [NOBODY]}]}])
-    for topic in answer["topics"]:
-        check(topic["errorCode"])
+def await_coordinators(connection):
     for key, kind in ((GROUP, 0), ("x", 1)):
         deadline = time.monotonic() + 30
         while connection.ask("FindCoordinator", 4, keyType=kind, coordinatorKeys=[key])["coordinators"][0]["errorCode"]:
             if time.monotonic() > deadline:
                 raise RuntimeError("no coordinator")
             time.sleep(0.05)
-    # Both coordinators have loaded all their partitions.
+    # Both have loaded all their partitions.
     for number in range(30):
         Producer(connection, f"warm-{number}", True).init()
         until_final(lambda: connection.ask("OffsetFetch", 7, groupId=f"warm-{number}", topics=None, requireStable=True))
+
+
+def create_topics(connection):
+    await_coordinators(connection)
+    register_nobody(connection)
+    answer = connection.ask("CreateTopics", 7, timeoutMs=10000, topics=[
+        {"name": STUCK, "numPartitions": -1, "replicationFactor": -1, "assignments": [{"partitionIndex": 0, "brokerIds": [NOBODY]}]},
+        {"name": TOPIC, "numPartitions": -1, "replicationFactor": -1, "assignments": [{"partitionIndex": 0, "brokerIds": [1]}]},
+        {"name": OTHER, "numPartitions": -1, "replicationFactor": -1, "assignments": [{"partitionIndex": 0, "brokerIds": [1]}]}])
+    for topic in answer["topics"]:
+        check(topic["errorCode"])
+    deadline = time.monotonic() + 30
+    while len(connection.ask("Metadata", 8, topics=[{"name": TOPIC}])["topics"][0]["partitions"]) == 0:
+        if time.monotonic() > deadline:
+            raise RuntimeError("no topic")
 
 
 def run():

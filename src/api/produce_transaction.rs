@@ -36,10 +36,13 @@ pub(super) async fn verify(
     Ok((verified.guards, refused.collect()))
 }
 
-/// The producer of the transactional batches, and where they go with which first sequence.
+/// Where transactional batches go, with which first sequence.
+type FirstSequences = Vec<(TopicPartition, i32)>;
+
+/// The producer of the transactional batches, and where they go.
 fn transactional_batches(
     entries: &[(TopicIdPartition, Bytes)],
-) -> Result<(Option<ProducerIdAndEpoch>, Vec<(TopicPartition, i32)>), ApiError> {
+) -> Result<(Option<ProducerIdAndEpoch>, FirstSequences), ApiError> {
     let mut producer = None;
     let mut partitions = Vec::new();
     for (id, records) in entries {

@@ -240,6 +240,9 @@ impl TransactionMetadata {
         server_version: TransactionVersion,
         now_ms: i64,
     ) -> Decision {
+        if self.state.is_prepared() {
+            return Decision::Refused(ErrorCode::ConcurrentTransactions);
+        }
         if expected.is_some_and(|expected| !self.is_expected_producer(expected)) {
             return Decision::Refused(ErrorCode::ProducerFenced);
         }
@@ -344,6 +347,10 @@ impl TransactionMetadata {
         client_version: TransactionVersion,
         now_ms: i64,
     ) -> Decision {
+        // Whoever asks has to come again: so it is in Kafka, which looks at the producer afterwards.
+        if self.state.is_prepared() {
+            return Decision::Refused(ErrorCode::ConcurrentTransactions);
+        }
         if let Err(error) = self.check_producer(producer) {
             return Decision::Refused(error);
         }
@@ -398,15 +405,11 @@ impl TransactionMetadata {
             (TransactionState::CompleteCommit, true) | (TransactionState::CompleteAbort, false) => {
                 Decision::Done
             }
-            (TransactionState::PrepareCommit, true) | (TransactionState::PrepareAbort, false) => {
+            (TransactionState::PrepareCommit | TransactionState::PrepareAbort, _) => {
                 Decision::Refused(ErrorCode::ConcurrentTransactions)
             }
             (
-                TransactionState::Empty
-                | TransactionState::PrepareCommit
-                | TransactionState::PrepareAbort
-                | TransactionState::CompleteCommit
-                | TransactionState::CompleteAbort,
+                TransactionState::Empty | TransactionState::CompleteCommit | TransactionState::CompleteAbort,
                 _,
             ) => Decision::Refused(ErrorCode::InvalidTxnState),
         }
@@ -421,6 +424,9 @@ impl TransactionMetadata {
         new_producer_id: Option<i64>,
         now_ms: i64,
     ) -> Decision {
+        if self.state.is_prepared() {
+            return Decision::Refused(ErrorCode::ConcurrentTransactions);
+        }
         let is_retry_after_new_id = self.previous_producer_id == producer.producer_id
             && producer.producer_epoch == LAST_PRODUCER_EPOCH
             && self.producer_epoch == 0;
@@ -429,7 +435,7 @@ impl TransactionMetadata {
         let is_current = producer.producer_epoch == self.producer_epoch;
         let is_valid_epoch = match self.state {
             TransactionState::Empty | TransactionState::Ongoing => is_current,
-            TransactionState::PrepareCommit | TransactionState::PrepareAbort => is_retry_after_raise,
+            TransactionState::PrepareCommit | TransactionState::PrepareAbort => false,
             TransactionState::CompleteCommit | TransactionState::CompleteAbort => is_retry || is_current,
         };
         if self.producer_id != producer.producer_id && !is_retry_after_new_id {
@@ -463,9 +469,6 @@ impl TransactionMetadata {
                 if is_retry =>
             {
                 Decision::Done
-            }
-            (TransactionState::PrepareCommit, true) | (TransactionState::PrepareAbort, false) => {
-                Decision::Refused(ErrorCode::ConcurrentTransactions)
             }
             (
                 TransactionState::Empty
