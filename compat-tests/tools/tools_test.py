@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 import servers
+import wire
 from results import BOOTSTRAP, check, expect, finish, unique
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -326,6 +327,56 @@ def verifiable():
     expect(all(e["success"] for e in events if e["name"] == "offsets_committed"), True, "commits")
 
 
+def transactions():
+    topic, name = unique("tools-tx"), unique("tx")
+    on_node("TopicCommand", "--create", "--topic", topic, "--partitions", "1")
+
+    def command(*arguments, code=0):
+        printed = on_node("TransactionsCommand", *arguments, code=code)
+        # Columns are as wide as what they hold; times, ids and offsets of the node are its own.
+        printed = re.sub(r"[ \t]+", " ", printed)
+        printed = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z?|\b\d{13}\b", "<time>", printed)
+        return "\n".join(line.strip() for line in printed.splitlines() if "SLF4J" not in line)
+
+    with wire.Connection(BOOTSTRAP) as node:
+        while node.ask("FindCoordinator", 4, keyType=1, coordinatorKeys=[name])["coordinators"][0]["errorCode"]:
+            pass
+        # A producer id that is like no other number here.
+        for _ in range(40):
+            node.ask("InitProducerId", 4, transactionalId=None, transactionTimeoutMs=0)
+        while True:
+            producer = node.ask("InitProducerId", 4, transactionalId=name, transactionTimeoutMs=120000)
+            if not producer["errorCode"]:
+                break
+
+        def produce(value, epoch, sequence):
+            records = wire.batch([value], producer["producerId"], epoch, sequence, True)
+            answer = node.ask("Produce", 12, transactionalId=name, acks=-1, timeoutMs=5000,
+                              topicData=[{"name": topic, "partitionData": [{"index": 0, "records": records}]}])
+            expect(answer["responses"][0]["partitionResponses"][0]["errorCode"], 0, "produce")
+
+        produce("a", 0, 0)
+        ids = {topic: "<topic>", name: "<id>"}
+        mine = [line for line in command("list").splitlines() if name in line]
+        printed = [
+            re.sub(r"\d+", "<n>", mine[0].replace(name, "<id>")),
+            command("list", "--duration-filter", "3600000"),
+            command("list", "--transactional-id-pattern", name + ".*"),
+            command("list", "--transactional-id-pattern", "a)(b", code=1).splitlines()[-1].split("ERROR")[-1],
+            re.sub(r"<time> \d+", "<time> <long>", command("describe", "--transactional-id", name)),
+            command("describe", "--transactional-id", "none-such", code=None).splitlines()[0],
+            command("describe-producers", "--topic", topic, "--partition", "0"),
+            command("find-hanging", "--topic", topic, "--max-transaction-timeout", "1"),
+            command("abort", "--topic", topic, "--partition", "0", "--start-offset", "9", code=1),
+            command("abort", "--topic", topic, "--partition", "0", "--start-offset", "0"),
+            command("describe-producers", "--topic", topic, "--partition", "0"),
+        ]
+        found = node.ask("DescribeTransactions", 0, transactionalIds=[name])["transactionStates"][0]["transactionState"]
+        printed.append(f"the coordinator does not know: {found}")
+    text = re.sub(rf"\b{producer['producerId']}\b", "<producer>", "\n".join(printed))
+    return ids, [text]
+
+
 def main():
     same("topics", topics)
     same("configs", configs)
@@ -337,6 +388,7 @@ def main():
     same("cluster", cluster)
     same("delete-records", delete_records)
     same("log-dirs", log_dirs)
+    same("transactions", transactions)
     api_versions()
     check(CLIENT, "perf-test", performance)
     check(CLIENT, "verifiable", verifiable)
