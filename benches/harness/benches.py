@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import time
 
@@ -18,13 +17,16 @@ MB = 1_000_000
 
 
 class Bench:
-    def __init__(self, name, function, rounds, systems):
+    def __init__(self, name, function, rounds, systems, starts, prepare):
         self.name, self.function, self.rounds, self.systems = name, function, rounds, systems
+        self.starts, self.prepare = starts, prepare
 
 
-def bench(name, rounds=5, systems=("apache", "kavka", "bare")):
+def bench(name, rounds=5, systems=("apache", "kavka", "bare"), starts=False, prepare=None):
+    """`starts`: the function starts the system itself. `prepare` makes, once a run, the directory that each round of both
+    systems begins with."""
     def register(function):
-        BENCHES[name] = Bench(name, function, rounds, systems)
+        BENCHES[name] = Bench(name, function, rounds, systems, starts or prepare is not None, prepare)
         return function
     return register
 
@@ -32,7 +34,8 @@ def bench(name, rounds=5, systems=("apache", "kavka", "bare")):
 class Round:
     """What a bench function gets beside the system: where its figures go, and how large it may be."""
 
-    def __init__(self, figures, bench_name, system, options):
+    def __init__(self, figures, bench_name, system, options, template=None, shared=None):
+        self.template, self.shared = template, {} if shared is None else shared
         self.figures, self.bench_name, self.system, self.scale = figures, bench_name, system, options.scale
         self.match = re.compile(options.match)
 
@@ -109,7 +112,7 @@ def binary_mib(system):
     return sum(jar.stat().st_size for jar in servers.apache_libs().glob("*.jar")) / 2**20
 
 
-@bench("startup", systems=("apache", "kavka"))
+@bench("startup", systems=("apache", "kavka"), starts=True)
 def startup(round, system):
     elapsed = first_record(system, system.spawn)
     round.lower("start to first acknowledged record", "ms", elapsed)
@@ -205,7 +208,7 @@ def connections(round, system):
 
 @bench("partitions", rounds=1, systems=("apache", "kavka"))
 def partitions(round, system):
-    """Ten thousand partitions: their creation, memory, idle CPU, and the start after a kill -9."""
+    """Ten thousand partitions: their creation, memory and idle CPU; `recovery` starts with as many."""
     topics = max(1, int(10 * min(1, round.scale)))
     count = topics * 1000
     done = system.load("create", topic="many", topics=topics, partitions=1000, batch=1)
@@ -215,8 +218,6 @@ def partitions(round, system):
     cpu = system.cpu_seconds()
     time.sleep(3)
     round.lower(f"{count} partitions: idle CPU", "% of a core", (system.cpu_seconds() - cpu) / 3 * 100)
-    system.stop(signal.SIGKILL)
-    round.lower(f"{count} partitions: start after kill -9", "ms", first_record(system, system.spawn))
 
 
 @bench("sizes", rounds=3)

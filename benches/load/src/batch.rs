@@ -86,14 +86,29 @@ fn compress(codec: Codec, records: &[u8]) -> Result<Vec<u8>> {
 
 /// A batch of `count` records without keys, each with a value of `size` bytes.
 pub fn build(codec: Codec, count: usize, size: usize) -> Result<Vec<u8>> {
+    build_records(codec, (0..count).map(|_| None), size)
+}
+
+/// A batch of a record for each of the keys.
+pub fn build_keyed(codec: Codec, keys: &[String], size: usize) -> Result<Vec<u8>> {
+    build_records(codec, keys.iter().map(|key| Some(key.as_bytes())), size)
+}
+
+fn build_records<'a>(
+    codec: Codec,
+    keys: impl ExactSizeIterator<Item = Option<&'a [u8]>>,
+    size: usize,
+) -> Result<Vec<u8>> {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
     let mut seed = 1;
-    let mut records = Vec::with_capacity(count * (size + 16));
-    for delta in 0..count as i64 {
+    let count = keys.len();
+    let mut records = Vec::with_capacity(count * (size + 32));
+    for (delta, key) in keys.enumerate() {
         let mut body = vec![0u8]; // attributes
         put_varint(&mut body, 0); // time stamp delta
-        put_varint(&mut body, delta);
-        put_varint(&mut body, -1); // no key
+        put_varint(&mut body, delta as i64);
+        put_varint(&mut body, key.map_or(-1, |key| key.len() as i64));
+        body.extend_from_slice(key.unwrap_or_default());
         let value = value(&mut seed, size);
         put_varint(&mut body, value.len() as i64);
         body.extend_from_slice(&value);

@@ -6,6 +6,9 @@
 //!     kavka-load run       --address A --topic T ...   produce, fetch, both; closed loop or a fixed rate
 //!     kavka-load create    --address A --topic T --topics 10 --partitions 100
 //!     kavka-load first     --address A --topic T       retry until a record is acknowledged; prints the monotonic time
+//!     kavka-load seek      --address A --topic T       fetch single batches at random offsets of partition 0
+//!     kavka-load keyed     --address A --topic T --bytes B --keys K   records for a compacted topic
+//!     kavka-load digest    --directory D               of the records in a partition's folder
 //!     kavka-load connect   --address A --connections N hold idle connections until stdin ends
 //!     kavka-load bare      --address A --directory D   the limit: socket to file, file to socket by sendfile, no more
 
@@ -13,6 +16,7 @@ mod admin;
 mod bare;
 mod batch;
 mod histogram;
+mod keyed;
 mod run;
 mod wire;
 
@@ -93,6 +97,9 @@ fn main() -> Result<()> {
         "run" => run::run(arguments),
         "create" => admin::create(arguments),
         "first" => admin::first(arguments),
+        "seek" => admin::seek(arguments),
+        "keyed" => keyed::produce(arguments),
+        "digest" => keyed::digest(arguments),
         "connect" => admin::connect(arguments),
         "bare" => bare::serve(arguments),
         other => bail!("unknown command {other}"),

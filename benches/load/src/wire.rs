@@ -135,6 +135,11 @@ pub fn fetch_answer_head(topic: &str) -> usize {
 /// One request and its answer on a blocking socket.
 pub fn call(stream: &mut TcpStream, frame: &[u8]) -> Result<Vec<u8>> {
     stream.write_all(frame)?;
+    read_answer(stream)
+}
+
+/// The next answer, without its length.
+pub fn read_answer(stream: &mut TcpStream) -> Result<Vec<u8>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = i32::from_be_bytes(length);
