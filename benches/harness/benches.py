@@ -89,15 +89,15 @@ def fetch(round, system, label, topic, megabytes, warm_up=0, **options):
     round.higher(f"fetch {label}: throughput", "MB/s", size / MB / done["seconds"])
 
 
-def first_record(system, spawn):
+def first_record(system, spawn, timeout=120):
     """Milliseconds from the exec of the broker to its first acknowledged record."""
-    waiter = subprocess.Popen(system.load_command("first", topic="first", timeout=120), stdout=subprocess.PIPE,
+    waiter = subprocess.Popen(system.load_command("first", topic="first", timeout=timeout), stdout=subprocess.PIPE,
                               text=True)
     try:
         waiter.stdout.readline()  # ready
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         spawn()
-        answer = waiter.communicate(timeout=150)[0]
+        answer = waiter.communicate(timeout=timeout + 30)[0]
     finally:
         waiter.kill()
         waiter.wait()

@@ -1,9 +1,12 @@
 //! What the offset index and the time index share: a file of fixed-size entries in growing order.
 //!
-//! Owns the number of entries and the last one; all others are read from the file when asked for. Kafka maps a file of
-//! `segment.index.bytes` and cuts it on roll and close; here the file grows by the entry, so that it always is as long as
-//! what is in it. A file that Kafka left at full length (a kill) has zeros behind its last entry: they are not entries.
-//! Invariants: an entry is in the file before it is counted; the count is published last, so readers take no lock.
+//! Owns the number of entries and the latest ones, which those who follow the tail ask for; all others are read from the
+//! file. Kafka maps a file of `segment.index.bytes` and cuts it on roll and close; here the file grows by what is in it,
+//! some entries at a time: a call for each would cost a produce as much as a third of its write. An entry that is lost with
+//! the process belongs to the active segment, whose indexes a start builds anew. A file that Kafka left at full length (a
+//! kill) has zeros behind its last entry: they are not entries.
+//! Invariants: an entry that is counted is in the file or among the recent ones; `write_out` comes before anything that
+//! takes the file for the index (roll, close, sync, truncation).
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +17,10 @@ use super::open_file_cache::FileHandle;
 /// Entries that one read of a search takes in.
 const SEARCH_BLOCK_ENTRIES: usize = 256;
 
+/// Entries that wait in memory, and those that stay there after they were written.
+const UNWRITTEN_MAX: usize = 64;
+const RECENT_MAX: usize = 128;
+
 /// Not loaded yet.
 const UNKNOWN: usize = usize::MAX;
 
@@ -22,8 +29,23 @@ const UNKNOWN: usize = usize::MAX;
 pub(crate) struct IndexFile<const N: usize> {
     handle: Arc<FileHandle>,
     entries: AtomicUsize,
-    /// The last entry; all zeros when there is none. Its lock also covers loading.
-    last: Mutex<[u8; N]>,
+    /// Its lock also covers loading.
+    tail: Mutex<Tail<N>>,
+}
+
+/// The latest entries: at least the last one, if there is any.
+#[derive(Debug, Default)]
+struct Tail<const N: usize> {
+    recent: Vec<[u8; N]>,
+    /// So many of them, the last ones, are not in the file.
+    unwritten: usize,
+}
+
+impl<const N: usize> Tail<N> {
+    fn reset_to(&mut self, last: Option<[u8; N]>) {
+        self.recent = last.into_iter().collect();
+        self.unwritten = 0;
+    }
 }
 
 impl<const N: usize> IndexFile<N> {
@@ -31,7 +53,7 @@ impl<const N: usize> IndexFile<N> {
         Self {
             handle,
             entries: AtomicUsize::new(UNKNOWN),
-            last: Mutex::new([0; N]),
+            tail: Mutex::default(),
         }
     }
 
@@ -40,7 +62,7 @@ impl<const N: usize> IndexFile<N> {
         Self {
             handle,
             entries: AtomicUsize::new(0),
-            last: Mutex::new([0; N]),
+            tail: Mutex::default(),
         }
     }
 
@@ -48,8 +70,8 @@ impl<const N: usize> IndexFile<N> {
         &self.handle
     }
 
-    fn lock(&self) -> MutexGuard<'_, [u8; N]> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Tail<N>> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn entries(&self) -> io::Result<usize> {
@@ -59,24 +81,22 @@ impl<const N: usize> IndexFile<N> {
         }
     }
 
-    /// Number of entries and the last one, as one.
     pub fn last(&self) -> io::Result<Option<[u8; N]>> {
         if self.entries()? == 0 {
             return Ok(None);
         }
-        let last = self.lock();
-        Ok((self.entries.load(Ordering::Acquire) > 0).then_some(*last))
+        Ok(self.lock().recent.last().copied())
     }
 
     fn load(&self) -> io::Result<usize> {
-        let mut last = self.lock();
+        let mut tail = self.lock();
         let known = self.entries.load(Ordering::Acquire);
         if known != UNKNOWN {
             return Ok(known);
         }
         let file = self.handle.get()?;
         let slots = (file.len()? / N as u64) as usize;
-        let is_padding = |slot: usize| self.read_entry(slot).map(|entry| entry == [0; N]);
+        let is_padding = |slot: usize| self.read_written(slot).map(|entry| entry == [0; N]);
         // Zeros can only follow the entries: find the first.
         let mut entries = slots;
         if slots > 0 && is_padding(slots - 1)? {
@@ -91,27 +111,57 @@ impl<const N: usize> IndexFile<N> {
             }
             entries = low;
         }
-        *last = if entries > 0 {
-            self.read_entry(entries - 1)?
-        } else {
-            [0; N]
-        };
+        let last = entries.checked_sub(1).map(|slot| self.read_written(slot));
+        tail.reset_to(last.transpose()?);
         self.entries.store(entries, Ordering::Release);
         Ok(entries)
     }
 
-    pub fn read_entry(&self, slot: usize) -> io::Result<[u8; N]> {
+    fn read_written(&self, slot: usize) -> io::Result<[u8; N]> {
         let mut entry = [0u8; N];
         self.handle.get()?.read_at(&mut entry, (slot * N) as u64)?;
         Ok(entry)
     }
 
-    pub fn append(&self, entry: [u8; N]) -> io::Result<()> {
+    pub fn read_entry(&self, slot: usize) -> io::Result<[u8; N]> {
         let entries = self.entries()?;
-        let mut last = self.lock();
-        self.handle.get()?.write_all_at(&entry, (entries * N) as u64)?;
-        *last = entry;
-        self.entries.store(entries + 1, Ordering::Release);
+        {
+            let tail = self.lock();
+            let first_recent = entries - tail.recent.len();
+            if slot >= first_recent {
+                return Ok(tail.recent[slot - first_recent]);
+            }
+        }
+        self.read_written(slot)
+    }
+
+    pub fn append(&self, entry: [u8; N]) -> io::Result<()> {
+        let entries = self.entries()? + 1;
+        let mut tail = self.lock();
+        tail.recent.push(entry);
+        tail.unwritten += 1;
+        self.entries.store(entries, Ordering::Release);
+        if tail.unwritten >= UNWRITTEN_MAX {
+            self.write_out(&mut tail)?;
+        }
+        if tail.recent.len() > RECENT_MAX {
+            let surplus = tail.recent.len() - UNWRITTEN_MAX;
+            tail.recent.drain(..surplus);
+        }
+        Ok(())
+    }
+
+    /// The file then has all entries.
+    fn write_out(&self, tail: &mut Tail<N>) -> io::Result<()> {
+        if tail.unwritten == 0 {
+            return Ok(());
+        }
+        let written = self.entries.load(Ordering::Acquire) - tail.unwritten;
+        let unwritten = tail.recent[tail.recent.len() - tail.unwritten..].concat();
+        self.handle
+            .get()?
+            .write_all_at(&unwritten, (written * N) as u64)?;
+        tail.unwritten = 0;
         Ok(())
     }
 
@@ -120,12 +170,23 @@ impl<const N: usize> IndexFile<N> {
         &self,
         is_at_or_before: impl Fn(&[u8; N]) -> bool,
     ) -> io::Result<Option<(usize, [u8; N])>> {
-        let entries = self.entries()?;
-        let (mut low, mut high) = (0, entries);
+        self.entries()?;
+        let (mut low, mut high) = {
+            let tail = self.lock();
+            let first_recent = self.entries.load(Ordering::Acquire) - tail.recent.len();
+            let count = tail.recent.partition_point(&is_at_or_before);
+            if let Some(index) = count.checked_sub(1) {
+                return Ok(Some((first_recent + index, tail.recent[index])));
+            }
+            (0, first_recent)
+        };
+        if high == 0 {
+            return Ok(None);
+        }
         // First by single entries down to a block, then the block in one read.
         while high - low > SEARCH_BLOCK_ENTRIES {
             let middle = low + (high - low) / 2;
-            if is_at_or_before(&self.read_entry(middle)?) {
+            if is_at_or_before(&self.read_written(middle)?) {
                 low = middle;
             } else {
                 high = middle;
@@ -148,23 +209,20 @@ impl<const N: usize> IndexFile<N> {
     /// Keeps the first `entries` and cuts the file there.
     pub fn truncate_to_entries(&self, entries: usize) -> io::Result<()> {
         let kept = entries.min(self.entries()?);
-        let new_last = if kept > 0 {
-            self.read_entry(kept - 1)?
-        } else {
-            [0; N]
-        };
-        let mut last = self.lock();
+        let mut tail = self.lock();
+        self.write_out(&mut tail)?;
+        let last = kept.checked_sub(1).map(|slot| self.read_written(slot));
+        tail.reset_to(last.transpose()?);
         self.entries.store(kept, Ordering::Release);
-        *last = new_last;
         self.handle.get()?.set_len((kept * N) as u64)
     }
 
     /// Forgets all, makes the file if it is not there. True if there was anything to forget or to make: an empty file is
     /// not even opened.
     pub fn reset(&self) -> io::Result<bool> {
-        let mut last = self.lock();
+        let mut tail = self.lock();
         self.entries.store(0, Ordering::Release);
-        *last = [0; N];
+        tail.reset_to(None);
         let is_empty = self.handle.file_len().is_ok_and(|length| length == 0);
         if !is_empty {
             self.handle.get_or_create()?.set_len(0)?;
@@ -172,9 +230,10 @@ impl<const N: usize> IndexFile<N> {
         Ok(!is_empty)
     }
 
-    /// Cuts the zeros that Kafka's preallocation left.
+    /// Writes what waits, and cuts the zeros that Kafka's preallocation left.
     pub fn trim_to_valid_size(&self) -> io::Result<()> {
         let expected = (self.entries()? * N) as u64;
+        self.write_out(&mut self.lock())?;
         if self.handle.file_len()? != expected {
             self.handle.get()?.set_len(expected)?;
         }
@@ -182,6 +241,7 @@ impl<const N: usize> IndexFile<N> {
     }
 
     pub fn sync(&self) -> io::Result<()> {
+        self.write_out(&mut self.lock())?;
         self.handle.get()?.sync_data()
     }
 }

@@ -67,6 +67,7 @@ fn open_of_a_preallocated_file_takes_zeros_as_no_entries_and_trim_cuts_them() {
         for entry in 1..=entries {
             index.append(100 + entry, entry as u32 * 5).unwrap();
         }
+        index.file().sync().unwrap();
         let file = disk.open(Path::new(PATH), OpenMode::ReadWrite).unwrap();
         file.set_len(8000).unwrap();
         let opened = OffsetIndex::open(handle(&disk), 100, 8000);
@@ -75,6 +76,39 @@ fn open_of_a_preallocated_file_takes_zeros_as_no_entries_and_trim_cuts_them() {
         opened.file().trim_to_valid_size().unwrap();
         assert_eq!(file.len().unwrap() as i64, entries * 8);
     }
+}
+
+#[test]
+fn entries_wait_in_memory_are_found_there_and_are_written_together() {
+    let disk = SimDisk::new();
+    let index = new_index(&disk);
+    let length = || disk.read(Path::new(PATH)).unwrap().len();
+    for entry in 1..=63 {
+        index.append(100 + entry * 10, entry as u32).unwrap();
+    }
+    assert_eq!(length(), 0);
+    assert_eq!(index.lookup(735).unwrap(), at(730, 63));
+    assert_eq!(index.lookup(109).unwrap(), at(100, 0));
+    index.append(740, 64).unwrap();
+    assert_eq!(length(), 64 * 8);
+    for entry in 65..=300 {
+        index.append(100 + entry * 10, entry as u32).unwrap();
+        // In the file, among the recent ones that were written, and among those that were not.
+        for wanted in [1, entry / 2, entry - 1, entry] {
+            assert_eq!(
+                index.lookup(100 + wanted * 10 + 5).unwrap(),
+                at(100 + wanted * 10, wanted as u32)
+            );
+        }
+    }
+    index.truncate_to(100 + 299 * 10).unwrap();
+    assert_eq!(
+        (length(), index.last_offset().unwrap()),
+        (298 * 8, 100 + 298 * 10)
+    );
+    index.append(5000, 500).unwrap();
+    index.file().sync().unwrap();
+    assert_eq!(length(), 299 * 8);
 }
 
 #[test]
@@ -98,6 +132,7 @@ fn file_with_bytes_of_half_an_entry_counts_whole_ones() {
     let disk = SimDisk::new();
     let index = new_index(&disk);
     index.append(101, 1).unwrap();
+    index.file().sync().unwrap();
     disk.open(Path::new(PATH), OpenMode::ReadWrite)
         .unwrap()
         .write_all_at(b"junk!", 8)

@@ -1,7 +1,9 @@
 //! One connection: frames in, answers out in the order of their requests.
 //!
 //! A request is handled only after the one before it, as Kafka does; but an answer may come in two stages (a produce is appended, then
-//! replicated), and then the next request starts while the first waits. Answers keep their order in `pending`.
+//! replicated), and then the next request starts while the first waits. Answers keep their order in `pending`. Requests that
+//! have arrived together (a client with several in flight) are answered together: small answers wait until what is here
+//! already is handled, never for what is not.
 //!
 //! Must never: read ahead of what it may answer (a client that does not read its answers is not read either), hold a buffer
 //! while idle, or let one connection's trouble reach another.
@@ -25,6 +27,12 @@ use crate::api::{Answer, ConnectionContext, RequestError, ResponseFrame};
 
 /// Answers of one connection that wait for their turn; at that many no further request is read.
 pub const PENDING_ANSWERS_MAX: usize = 128;
+
+/// Small answers that leave together, and the bytes of requests that are handled meanwhile.
+const ANSWERS_TOGETHER_MAX: usize = 16;
+const REQUEST_BYTES_TOGETHER_MAX: usize = 512 * 1024;
+/// A larger answer leaves at once.
+const SMALL_ANSWER_MAX: usize = 4096;
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +70,16 @@ impl ConnectionEnd {
 enum Pending {
     Ready(ResponseFrame),
     Later(BoxFuture<Result<ResponseFrame, EncodeError>>),
+}
+
+impl Pending {
+    fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready(_))
+    }
+
+    fn is_large(&self) -> bool {
+        matches!(self, Self::Ready(frame) if frame.len() > SMALL_ANSWER_MAX)
+    }
 }
 
 pub struct Connection {
@@ -105,6 +123,7 @@ impl Connection {
         let mut idle = IdleWatch::new(self.max_idle, self.usage.clone());
         let mut expiry = pin!(sleep_until(idle.deadline()));
         loop {
+            self.handle_what_is_here(pending).await?;
             self.write_ready(pending).await?;
             let may_read = pending.len() < PENDING_ANSWERS_MAX;
             tokio::select! {
@@ -155,27 +174,42 @@ impl Connection {
         drop(handling);
         drop(memory);
         match answer {
-            Answer::Ready(frame) if pending.is_empty() => self.write(frame).await,
-            Answer::Ready(frame) => {
-                pending.push_back(Pending::Ready(frame));
-                Ok(())
-            }
-            Answer::Later(later) => {
-                pending.push_back(Pending::Later(later));
-                Ok(())
-            }
-            Answer::Nothing => Ok(()),
-        }
-    }
-
-    /// Writes the answers at the front that wait for nothing any more.
-    async fn write_ready(&mut self, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
-        while let Some(Pending::Ready(_)) = pending.front() {
-            if let Some(Pending::Ready(frame)) = pending.pop_front() {
-                self.write(frame).await?;
-            }
+            Answer::Ready(frame) => pending.push_back(Pending::Ready(frame)),
+            Answer::Later(later) => pending.push_back(Pending::Later(later)),
+            Answer::Nothing => {}
         }
         Ok(())
+    }
+
+    /// While there are small answers to be sent, and requests that need not be waited for.
+    async fn handle_what_is_here(&mut self, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
+        let mut bytes = 0;
+        while bytes < REQUEST_BYTES_TOGETHER_MAX
+            && pending.len() < ANSWERS_TOGETHER_MAX
+            && pending.front().is_some_and(Pending::is_ready)
+            && pending.back().is_some_and(|answer| !answer.is_large())
+        {
+            let next = self.reader.next_if_here(&self.stream);
+            let Some(frame) = next.map_err(ConnectionEnd::Frame)? else {
+                break;
+            };
+            bytes += frame.bytes.len();
+            self.handle(frame, pending).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the answers at the front that wait for nothing any more, with one call where they are small.
+    async fn write_ready(&mut self, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
+        let mut together = ResponseFrame::default();
+        while let Some(Pending::Ready(frame)) = pending.front_mut() {
+            together.parts.append(&mut frame.parts);
+            pending.pop_front();
+        }
+        if together.parts.is_empty() {
+            return Ok(());
+        }
+        self.write(together).await
     }
 
     /// Waits for all that is pending and writes it.

@@ -1,8 +1,10 @@
 //! The next frame off a socket: four bytes of size, then the request, in one buffer of just that size.
 //!
 //! An idle connection holds no buffer: small reads go through the stack, and what is read beyond a frame waits in `ahead`, which
-//! is given up once empty. Only what has arrived costs memory: a size that a client merely promises reserves no more than
-//! [`FIRST_RESERVE`]. [`FrameReader::next`] may be dropped at any await without losing a byte.
+//! is given up once empty. A client that sends large frames sends more of about that size: the next one is read into a buffer
+//! as large as the last, which then is the frame's, so that one call takes it all. Only what has arrived costs memory: a size
+//! that a client merely promises reserves no more than [`FIRST_RESERVE`]. [`FrameReader::next`] may be dropped at any await
+//! without losing a byte.
 
 use std::io;
 use std::sync::Arc;
@@ -81,6 +83,8 @@ pub struct FrameBuffer {
     /// What was read and belongs to no frame that has begun.
     ahead: BytesMut,
     partial: Option<Partial>,
+    /// The last frame's size.
+    last_size: usize,
 }
 
 impl FrameBuffer {
@@ -89,6 +93,7 @@ impl FrameBuffer {
             max_size,
             ahead: BytesMut::new(),
             partial: None,
+            last_size: 0,
         }
     }
 
@@ -111,10 +116,17 @@ impl FrameBuffer {
     /// Begins a frame of `size`, which is [`Self::next_size`]'s, with its share of the memory.
     pub fn begin(&mut self, size: usize, memory: Option<OwnedSemaphorePermit>) {
         self.ahead.advance(SIZE_PREFIX);
-        let mut buffer = BytesMut::with_capacity(size.min(FIRST_RESERVE));
+        self.last_size = size;
         let here = self.ahead.len().min(size);
-        buffer.extend_from_slice(&self.ahead[..here]);
-        self.ahead.advance(here);
+        // What came in a buffer of the frame's own stays there, unless it would keep much more from being freed.
+        let buffer = if here > SMALL_READ && here >= self.ahead.capacity() / 2 {
+            self.ahead.split_to(here)
+        } else {
+            let mut buffer = BytesMut::with_capacity(size.min(FIRST_RESERVE));
+            buffer.extend_from_slice(&self.ahead[..here]);
+            self.ahead.advance(here);
+            buffer
+        };
         if self.ahead.is_empty() {
             self.ahead = BytesMut::new();
         }
@@ -142,8 +154,19 @@ impl FrameBuffer {
     }
 
     /// One read of what is there: straight into the frame's buffer, or over the stack while no frame has begun.
-    fn read(&mut self, stream: &TcpStream) -> io::Result<usize> {
+    /// `may_expect`: a large frame may be read before its size is known.
+    fn read(&mut self, stream: &TcpStream, may_expect: bool) -> io::Result<usize> {
         let Some(partial) = &mut self.partial else {
+            let expected = SIZE_PREFIX + self.last_size.min(FIRST_RESERVE);
+            if may_expect && expected > SMALL_READ && self.ahead.is_empty() {
+                self.ahead.reserve(expected);
+                let mut limited = BufMut::limit(&mut self.ahead, expected);
+                let result = stream.try_read_buf(&mut limited);
+                if self.ahead.is_empty() {
+                    self.ahead = BytesMut::new();
+                }
+                return result;
+            }
             let mut small = [0; SMALL_READ];
             let count = stream.try_read(&mut small)?;
             self.ahead.extend_from_slice(&small[..count]);
@@ -192,12 +215,41 @@ impl FrameReader {
                 return Ok(Some(frame));
             }
             stream.readable().await?;
-            match self.buffer.read(stream) {
-                Ok(0) => return Ok(None),
-                Ok(count) => self.bytes_read += count as u64,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
+            if self.read(stream)? == Some(0) {
+                return Ok(None);
             }
+        }
+    }
+
+    /// The next frame if all of it is here, and nothing has to be waited for to take it. An end or an error is left for
+    /// [`Self::next`] to meet.
+    pub fn next_if_here(&mut self, stream: &TcpStream) -> Result<Option<Frame>, FrameError> {
+        if self.memory.free.is_some() {
+            return Ok(None);
+        }
+        loop {
+            if let Some(size) = self.buffer.next_size()? {
+                self.buffer.begin(size, None);
+            }
+            if let Some(frame) = self.buffer.finished() {
+                return Ok(Some(frame));
+            }
+            match self.read(stream) {
+                Ok(Some(1..)) => {}
+                Ok(_) | Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// One read; `None`: nothing is there.
+    fn read(&mut self, stream: &TcpStream) -> Result<Option<usize>, FrameError> {
+        match self.buffer.read(stream, self.memory.free.is_none()) {
+            Ok(count) => {
+                self.bytes_read += count as u64;
+                Ok(Some(count))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 }

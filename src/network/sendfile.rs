@@ -3,11 +3,11 @@
 //! Everything but the last piece is sent with MSG_MORE: with TCP_NODELAY a header would otherwise leave as a packet of its
 //! own. A range whose file is no real one (a simulated disk), or whose file system knows no sendfile, is copied.
 
-use std::io;
+use std::io::{self, IoSlice};
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -16,28 +16,66 @@ use crate::io::disk::FileSlice;
 
 /// One sendfile call's bytes at most, so that a worker gets to others between calls.
 const SENDFILE_MAX: usize = 1024 * 1024;
+/// Pieces of one sendmsg.
+const PIECES_MAX: usize = 64;
 const COPY_BUFFER: usize = 64 * 1024;
 
 /// Writes all of `frame`.
 pub async fn write_frame(stream: &TcpStream, frame: ResponseFrame) -> io::Result<()> {
-    let count = frame.parts.len();
-    for (index, part) in frame.parts.into_iter().enumerate() {
-        let has_more = index + 1 < count;
-        match part {
-            ResponsePart::Bytes(bytes) => send_all(stream, &bytes, has_more).await?,
-            ResponsePart::File(slice) => send_slice(stream, &slice, has_more).await?,
+    let mut rest = &frame.parts[..];
+    while let Some((first, behind)) = rest.split_first() {
+        if let ResponsePart::File(slice) = first {
+            rest = behind;
+            send_slice(stream, slice, !rest.is_empty()).await?;
+            continue;
+        }
+        let pieces: Vec<&[u8]> = rest.iter().map_while(bytes_of).take(PIECES_MAX).collect();
+        rest = &rest[pieces.len()..];
+        match pieces[..] {
+            [bytes] => send_all(stream, bytes, !rest.is_empty()).await?,
+            _ => send_pieces(stream, &pieces, !rest.is_empty()).await?,
         }
     }
     Ok(())
 }
 
-async fn send_all(stream: &TcpStream, bytes: &[u8], has_more: bool) -> io::Result<()> {
+fn bytes_of(part: &ResponsePart) -> Option<&[u8]> {
+    match part {
+        ResponsePart::Bytes(bytes) => Some(bytes),
+        ResponsePart::File(_) => None,
+    }
+}
+
+fn flags(has_more: bool) -> SendFlags {
     let mut flags = SendFlags::NOSIGNAL;
     flags.set(SendFlags::MORE, has_more);
+    flags
+}
+
+/// Pieces one after the other with one call.
+async fn send_pieces(stream: &TcpStream, pieces: &[&[u8]], has_more: bool) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+    let mut left = &mut slices[..];
+    IoSlice::advance_slices(&mut left, 0);
+    while !left.is_empty() {
+        let sent = stream
+            .async_io(Interest::WRITABLE, || {
+                let mut control = SendAncillaryBuffer::default();
+                Ok(rustix::net::sendmsg(stream, left, &mut control, flags(has_more))?)
+            })
+            .await?;
+        IoSlice::advance_slices(&mut left, sent);
+    }
+    Ok(())
+}
+
+async fn send_all(stream: &TcpStream, bytes: &[u8], has_more: bool) -> io::Result<()> {
     let mut left = bytes;
     while !left.is_empty() {
         let sent = stream
-            .async_io(Interest::WRITABLE, || Ok(rustix::net::send(stream, left, flags)?))
+            .async_io(Interest::WRITABLE, || {
+                Ok(rustix::net::send(stream, left, flags(has_more))?)
+            })
             .await?;
         left = &left[sent..];
     }

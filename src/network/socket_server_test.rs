@@ -202,6 +202,41 @@ fn requests_in_single_bytes_and_in_megabytes_come_whole() {
     }
 }
 
+/// Requests of all sizes, many in flight: what arrives together is read ahead, answered together, and stays in order.
+#[test]
+fn requests_in_flight_of_mixed_sizes_are_answered_each_and_in_order() {
+    let node = Node::start(config(), Puppet::default());
+    let mut random = fastrand::Rng::with_seed(11);
+    let requests: Vec<Vec<u8>> = (0..200u8)
+        .map(|index| {
+            let size = match random.u8(0..4) {
+                0 => random.usize(2..50),
+                1 => random.usize(2..5_000),
+                2 => 20_000,
+                _ => random.usize(2..60_000),
+            };
+            let mut request = vec![index; size];
+            request[0] = b'e';
+            request
+        })
+        .collect();
+    let mut stream = node.connect();
+    let mut sender = stream.try_clone().unwrap();
+    let bytes: Vec<u8> = requests.iter().flat_map(|request| framed(request)).collect();
+    let sending = std::thread::spawn(move || {
+        let mut left = &bytes[..];
+        while !left.is_empty() {
+            let (now, rest) = left.split_at(left.len().min(random.usize(1..100_000)));
+            sender.write_all(now).unwrap();
+            left = rest;
+        }
+    });
+    for request in &requests {
+        assert_eq!(receive(&mut stream), *request);
+    }
+    sending.join().unwrap();
+}
+
 #[test]
 fn later_answers_let_the_next_request_start_and_keep_their_order() {
     let node = Node::start(config(), Puppet::default());
