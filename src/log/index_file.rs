@@ -6,7 +6,7 @@
 //! the process belongs to the active segment, whose indexes a start builds anew. A file that Kafka left at full length (a
 //! kill) has zeros behind its last entry: they are not entries.
 //! Invariants: an entry that is counted is in the file or among the recent ones; `write_out` comes before anything that
-//! takes the file for the index (roll, close, sync, truncation).
+//! takes the file for the index (roll, close, sync).
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -141,8 +141,14 @@ impl<const N: usize> IndexFile<N> {
         tail.recent.push(entry);
         tail.unwritten += 1;
         self.entries.store(entries, Ordering::Release);
-        if tail.unwritten >= UNWRITTEN_MAX {
-            self.write_out(&mut tail)?;
+        if tail.unwritten >= UNWRITTEN_MAX
+            && let Err(error) = self.write_out(&mut tail)
+        {
+            // The others keep waiting; this one is left out, so that a full disk fills no memory.
+            tail.recent.pop();
+            tail.unwritten -= 1;
+            self.entries.store(entries - 1, Ordering::Release);
+            return Err(error);
         }
         if tail.recent.len() > RECENT_MAX {
             let surplus = tail.recent.len() - UNWRITTEN_MAX;
@@ -206,11 +212,19 @@ impl<const N: usize> IndexFile<N> {
         Ok(found)
     }
 
-    /// Keeps the first `entries` and cuts the file there.
+    /// Keeps the first `entries` and cuts the file there. Writes nothing: a full disk does not hinder it.
     pub fn truncate_to_entries(&self, entries: usize) -> io::Result<()> {
-        let kept = entries.min(self.entries()?);
+        let known = self.entries()?;
+        let kept = entries.min(known);
         let mut tail = self.lock();
-        self.write_out(&mut tail)?;
+        let written = known - tail.unwritten;
+        if kept > written {
+            let kept_recent = tail.recent.len() - (known - kept);
+            tail.recent.truncate(kept_recent);
+            tail.unwritten = kept - written;
+            self.entries.store(kept, Ordering::Release);
+            return Ok(());
+        }
         let last = kept.checked_sub(1).map(|slot| self.read_written(slot));
         tail.reset_to(last.transpose()?);
         self.entries.store(kept, Ordering::Release);
@@ -240,8 +254,13 @@ impl<const N: usize> IndexFile<N> {
         Ok(())
     }
 
+    /// Writes what waits, which a full disk refuses without harm.
+    pub fn write_waiting(&self) -> io::Result<()> {
+        self.write_out(&mut self.lock())
+    }
+
     pub fn sync(&self) -> io::Result<()> {
-        self.write_out(&mut self.lock())?;
+        self.write_waiting()?;
         self.handle.get()?.sync_data()
     }
 }

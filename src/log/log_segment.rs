@@ -572,6 +572,8 @@ impl LogSegment {
     /// Makes the indexes durable, for a segment that a start will not build anew.
     pub fn flush_indexes(&self) -> io::Result<()> {
         self.write_out()?;
+        self.offset_index.file().write_waiting()?;
+        self.time_index.file().write_waiting()?;
         if !self.indexes_dirty.swap(false, Ordering::AcqRel) {
             return Ok(());
         }

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::io::disk::{Disk, OpenMode};
-use crate::io::sim_disk::SimDisk;
+use crate::io::sim_disk::{SimDisk, SimOperation};
 use crate::log::open_file_cache::{FileKind, OpenFileCache, PartitionDir};
 
 const PATH: &str = "/d/00000000000000000100.index";
@@ -104,7 +104,7 @@ fn entries_wait_in_memory_are_found_there_and_are_written_together() {
     index.truncate_to(100 + 299 * 10).unwrap();
     assert_eq!(
         (length(), index.last_offset().unwrap()),
-        (298 * 8, 100 + 298 * 10)
+        (256 * 8, 100 + 298 * 10)
     );
     index.append(5000, 500).unwrap();
     index.file().sync().unwrap();
@@ -120,11 +120,54 @@ fn truncate_to_removes_entries_at_and_after_the_offset() {
     }
     index.truncate_to(150).unwrap();
     assert_eq!(index.last_offset().unwrap(), 140);
+    index.file().sync().unwrap();
     assert_eq!(disk.read(Path::new(PATH)).unwrap().len(), 32);
     index.truncate_to(0).unwrap();
     assert_eq!(index.last_offset().unwrap(), 100);
     index.append(101, 1).unwrap();
     assert_eq!(index.lookup(200).unwrap(), at(101, 1));
+}
+
+#[test]
+fn truncate_keeps_what_waits_before_it_and_cuts_what_is_written_behind_it() {
+    for kept in 0..=100i64 {
+        let disk = SimDisk::new();
+        let index = new_index(&disk);
+        for entry in 1..=100 {
+            index.append(100 + entry, entry as u32).unwrap();
+        }
+        // 64 are written, 36 wait.
+        index.truncate_to(101 + kept).unwrap();
+        let expected: Vec<_> = (1..=kept).map(|entry| at(100 + entry, entry as u32)).collect();
+        assert_eq!(index.all().unwrap(), expected, "{kept}");
+        index.append(300, 300).unwrap();
+        index.file().sync().unwrap();
+        let opened = OffsetIndex::open(handle(&disk), 100, 8000);
+        assert_eq!(opened.all().unwrap().len() as i64, kept + 1, "{kept}");
+        assert_eq!(opened.last_offset().unwrap(), 300);
+    }
+}
+
+#[test]
+fn full_disk_leaves_out_the_entry_that_could_not_be_written_with_those_that_wait() {
+    let disk = SimDisk::new();
+    let index = new_index(&disk);
+    for entry in 1..64 {
+        index.append(100 + entry, entry as u32).unwrap();
+    }
+    disk.fail_from(SimOperation::Write, 0, std::io::ErrorKind::StorageFull);
+    for _ in 0..3 {
+        index.append(164, 64).unwrap_err();
+        assert_eq!(index.last_offset().unwrap(), 163);
+    }
+    index.truncate_to(151).unwrap();
+    assert_eq!(index.last_offset().unwrap(), 150);
+    disk.heal();
+    index.append(164, 64).unwrap();
+    index.file().sync().unwrap();
+    let opened = OffsetIndex::open(handle(&disk), 100, 8000);
+    assert_eq!(opened.all().unwrap(), index.all().unwrap());
+    assert_eq!(opened.all().unwrap().len(), 51);
 }
 
 #[test]
