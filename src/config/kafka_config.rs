@@ -131,6 +131,8 @@ typed_fields! {
     internal_metadata_log_segment_bytes: Option<i32>,
     internal_metadata_max_batch_size_in_bytes: i32,
     kavka_log_min_free_bytes: i64,
+    kavka_log_scrub_interval_ms: i64,
+    kavka_log_scrub_io_max_bytes_per_second: i64,
     kavka_metadata_log_reserve_bytes: i64,
     leader_imbalance_check_interval_seconds: i64,
     log_cleaner_backoff_ms: i64,

@@ -118,6 +118,8 @@ pub const ACTED_ON: &[&str] = &[
     "replica.lag.time.max.ms",
     // Of our own
     "kavka.log.min.free.bytes",
+    "kavka.log.scrub.interval.ms",
+    "kavka.log.scrub.io.max.bytes.per.second",
     "kavka.metadata.log.reserve.bytes",
     // Groups and offsets
     "group.consumer.assignment.interval.ms",

@@ -354,3 +354,97 @@ fn golden_index_interval(topic: &str) -> i32 {
         _ => 4096,
     }
 }
+
+/// Message formats 0 and 1, which only old segments have: read, found by time, their indexes built anew.
+#[test]
+fn logs_of_old_formats_open_are_read_and_searched_and_get_new_indexes() {
+    let original = golden("old-formats").join("data");
+    for without_indexes in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        copy_dir(&original, &data);
+        let mut indexes = Vec::new();
+        for folder in fs::read_dir(&data).unwrap().map(Result::unwrap) {
+            for kind in ["index", "timeindex"] {
+                let index = folder.path().join(format!("{:020}.{kind}", 0));
+                if without_indexes && index.exists() {
+                    // Brokers of that time made one entry an append: the same as one a batch where an append was one batch.
+                    let name = folder.file_name().into_string().unwrap();
+                    if !name.contains("none") && !name.contains("mixed") {
+                        indexes.push((index.clone(), fs::read(&index).unwrap()));
+                    }
+                    fs::remove_file(&index).unwrap();
+                }
+            }
+        }
+        let clock = TestClock::at(1_795_966_500_000);
+        let manager = open_manager(Arc::new(SystemDisk::new()), clock, std::slice::from_ref(&data));
+        let config_of =
+            |_: &str| kafka_config(|config| drop(config.insert("index.interval.bytes".into(), "64".into())));
+        manager.load_logs(&config_of, &|_| false).unwrap();
+        let opened = Opened {
+            _dir: dir,
+            data,
+            manager,
+        };
+        let logs = expected_logs("old-formats", &opened);
+        assert_eq!(logs.len(), 10);
+        for (log, expected) in logs {
+            assert_eq!(
+                Some(log.log_end_offset()),
+                expected["logEndOffset"].as_i64(),
+                "{}",
+                log.topic_partition()
+            );
+            assert_eq!(
+                log.leader_epochs(),
+                epochs_of(&expected),
+                "{}",
+                log.topic_partition()
+            );
+            assert_records(&log, &expected);
+            assert_found_by_time(&log, &expected);
+            log.check_invariants();
+            // The log goes on in the format of today.
+            log.append_as_leader(
+                &super::log_manager_test::batch(1, 10, 1_700_000_100_000),
+                7,
+                AppendOrigin::Client,
+                1_700_000_100_000,
+            )
+            .unwrap();
+        }
+        for (index, wanted) in indexes {
+            let found = fs::read(&index).unwrap();
+            assert!(
+                found.starts_with(&wanted),
+                "{}: {found:?} {wanted:?}",
+                index.display()
+            );
+        }
+    }
+}
+
+fn assert_found_by_time(log: &UnifiedLog, expected: &Value) {
+    let records: Vec<(i64, i64)> = expected["records"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|record| {
+            (
+                record["offset"].as_i64().unwrap(),
+                record["timestamp"].as_i64().unwrap(),
+            )
+        })
+        .collect();
+    for (_, wanted) in records.iter().filter(|(_, timestamp)| *timestamp >= 0) {
+        let first = records.iter().find(|(_, timestamp)| timestamp >= wanted).copied();
+        let found = log.offset_for_timestamp(*wanted).unwrap();
+        assert_eq!(
+            found.map(|found| (found.offset, found.timestamp)),
+            first,
+            "{}",
+            log.topic_partition()
+        );
+    }
+}

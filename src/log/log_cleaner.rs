@@ -20,7 +20,7 @@ use std::time::Duration;
 use super::log_cleaner_manager::LogCleanerManager;
 use super::log_cleaner_pass::{CleanError, CleanerPass, LogToClean, PassSettings, PassStats};
 use super::offset_map::OffsetMap;
-use super::{LogManager, TopicPartition};
+use super::{LogError, LogManager, TopicPartition};
 
 /// A full disk is looked at again after this long at the earliest.
 const NO_SPACE_BACKOFF_MS: i64 = 60_000;
@@ -127,7 +127,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Cleaner {
     /// Sleeps; false when the cleaner is to stop.
-    fn wait(&self, duration: Duration) -> bool {
+    pub fn wait(&self, duration: Duration) -> bool {
         let is_stopping = lock(&self.is_stopping);
         if *is_stopping || duration.is_zero() {
             return !*is_stopping;
@@ -137,6 +137,11 @@ impl Cleaner {
             .wait_timeout_while(is_stopping, duration, |is_stopping| !*is_stopping)
             .unwrap_or_else(PoisonError::into_inner);
         !*is_stopping
+    }
+
+    /// A thread of the same kind, which ends when `wait` says so.
+    pub fn adopt(&self, thread: thread::JoinHandle<()>) {
+        lock(&self.threads).push(thread);
     }
 
     /// Ends the cleanings and the threads.
@@ -282,7 +287,13 @@ impl LogManager {
             }
             // The directory went offline, which was said; its logs are left alone.
             Ok(Err(CleanError::Failed(_))) if !target.log.log_dir.is_online() => {}
-            Ok(Err(CleanError::Failed(error))) => self.give_up(topic_partition, &error.to_string()),
+            Ok(Err(CleanError::Failed(error))) => {
+                self.give_up(topic_partition, &error.to_string());
+                if matches!(error, LogError::CorruptRecord { .. }) {
+                    // Where, and what is to be done about it.
+                    target.log.scrub(0, &gate, &mut super::ScrubStats::default());
+                }
+            }
             Err(_) => self.give_up(topic_partition, "it panicked"),
         }
         None

@@ -70,6 +70,9 @@ impl UnifiedLog {
                 .read(start_offset, max_bytes, max_position, min_one_message)
                 .map_err(|error| self.read_error(segment, error))?;
             if let Some(mut info) = info {
+                for slice in &mut info.slices {
+                    slice.length = self.without_damage(segment, slice.position, slice.length)?;
+                }
                 if include_aborted {
                     let aborted = self.aborted_transactions(&segments, index, start_offset, &info)?;
                     info.aborted_transactions = Some(aborted);

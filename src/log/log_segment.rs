@@ -67,6 +67,8 @@ pub(crate) struct LogSegment {
     /// The segment is closed, but a full disk did not take the time index's last entry.
     lacks_last_time_entry: AtomicBool,
     state: Mutex<WriterState>,
+    /// When all of it was last read by the scrub (monotonic); `i64::MIN`: not in this run.
+    pub scrubbed_ms: AtomicI64,
 }
 
 /// How the files of a segment are found.
@@ -154,6 +156,7 @@ impl LogSegment {
             is_torn: AtomicBool::new(false),
             lacks_last_time_entry: AtomicBool::new(false),
             state: Mutex::new(WriterState::default()),
+            scrubbed_ms: AtomicI64::new(i64::MIN),
         }
     }
 

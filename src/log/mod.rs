@@ -11,6 +11,7 @@
 //!     producer_state*  verification*  leader_epoch_cache*            (pure)
 //!     validator*   the rules for producers' records
 //!   log_cleaner    compaction: which log, what stays, the swap (log_replace)
+//!   log_scrubber   reads closed segments again, slowly; known_bad: what it found
 //!   checkpoint, clean_shutdown, partition_metadata    small text files, replaced atomically
 //!   open_file_cache  which of the files are open
 //! ```
@@ -27,6 +28,7 @@ mod batch_scanner;
 pub mod checkpoint;
 mod error;
 mod index_file;
+mod known_bad;
 pub mod leader_epoch_cache;
 mod log_append;
 mod log_background;
@@ -43,6 +45,7 @@ mod log_manager;
 mod log_move;
 mod log_read;
 mod log_replace;
+mod log_scrubber;
 mod log_segment;
 mod offset_index;
 mod offset_map;
@@ -63,6 +66,7 @@ pub use log_background::BackgroundIntervals;
 pub use log_cleaner::LogCleanerConfig;
 pub use log_dir_description::{LogDescription, LogDirContent, LogDirDescription};
 pub use log_manager::{LogDirFailureListener, LogManager, LogManagerConfig};
+pub use log_scrubber::{LogScrubConfig, ScrubStats};
 pub use reserve::Reserve;
 pub use types::{
     AbortedTransaction, AppendOrigin, FetchDataInfo, FetchIsolation, LogAppendInfo, LogOffsetMetadata,

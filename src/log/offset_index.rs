@@ -96,6 +96,12 @@ impl OffsetIndex {
 
     /// The offset of the first entry whose position is at or after this one.
     pub fn first_at_or_after_position(&self, position: u64) -> io::Result<Option<i64>> {
+        Ok(self
+            .first_entry_at_or_after_position(position)?
+            .map(|entry| entry.offset))
+    }
+
+    pub fn first_entry_at_or_after_position(&self, position: u64) -> io::Result<Option<OffsetPosition>> {
         let before = self
             .file
             .find_last(|entry| u64::from(self.parse(entry).position) < position)?;
@@ -103,7 +109,7 @@ impl OffsetIndex {
         if slot >= self.file.entries()? {
             return Ok(None);
         }
-        Ok(Some(self.parse(&self.file.read_entry(slot)?).offset))
+        Ok(Some(self.parse(&self.file.read_entry(slot)?)))
     }
 
     pub fn is_full(&self) -> io::Result<bool> {

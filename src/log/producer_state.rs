@@ -9,6 +9,7 @@
 //! log's batches are in here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use super::verification::{
     TransactionCheck, Verification, VerificationGuard, VerificationRequest, Verifications,
@@ -19,6 +20,12 @@ use crate::record::{BatchHeader, NO_PRODUCER_EPOCH, NO_SEQUENCE};
 
 /// Batches of a producer that are remembered to recognise a retry; clients have at most as many in flight.
 const NUM_BATCHES_TO_RETAIN: usize = 5;
+
+/// Producers that are looked at in one turn when they expire.
+const EXPIRED_AT_ONCE_MAX: usize = 10_000;
+
+/// Nobody tries a batch again after so long: `delivery.timeout.ms` is two minutes.
+const IDLE_PRODUCER_MS: i64 = 60 * 60 * 1000;
 
 /// A transaction is late this long after `transaction.max.timeout.ms`.
 const LATE_TRANSACTION_BUFFER_MS: i64 = 5 * 60 * 1000;
@@ -42,44 +49,71 @@ impl BatchMetadata {
     }
 }
 
-/// The last batches of a producer's epoch, oldest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The last batches of a producer's epoch. The newest is in place; those before it are on the heap, where there are any: a log may know a million
+/// producers, and most of them are idle.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct RecentBatches {
-    batches: [BatchMetadata; NUM_BATCHES_TO_RETAIN],
+    /// With a last offset of -1: there is none.
+    newest: BatchMetadata,
+    older: Option<Box<OlderBatches>>,
+}
+
+/// Oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct OlderBatches {
+    batches: [BatchMetadata; NUM_BATCHES_TO_RETAIN - 1],
     length: usize,
 }
 
 impl RecentBatches {
-    fn as_slice(&self) -> &[BatchMetadata] {
-        &self.batches[..self.length]
+    const NONE: Self = Self {
+        newest: BatchMetadata {
+            last_sequence: NO_SEQUENCE,
+            last_offset: -1,
+            offset_delta: 0,
+            timestamp: -1,
+        },
+        older: None,
+    };
+
+    /// Oldest first.
+    fn iter(&self) -> impl Iterator<Item = &BatchMetadata> {
+        let older = self.older.iter().flat_map(|older| &older.batches[..older.length]);
+        older.chain(self.last())
     }
 
     fn last(&self) -> Option<&BatchMetadata> {
-        self.as_slice().last()
+        (self.newest.last_offset >= 0).then_some(&self.newest)
     }
 
     fn push(&mut self, batch: BatchMetadata) {
-        if self.length == NUM_BATCHES_TO_RETAIN {
-            self.batches.rotate_left(1);
-            self.length -= 1;
+        let before = std::mem::replace(&mut self.newest, batch);
+        if before.last_offset < 0 {
+            return;
         }
-        self.batches[self.length] = batch;
-        self.length += 1;
+        let older = self.older.get_or_insert_default();
+        if older.length == older.batches.len() {
+            older.batches.rotate_left(1);
+            older.length -= 1;
+        }
+        older.batches[older.length] = before;
+        older.length += 1;
     }
 
     fn clear(&mut self) {
-        self.length = 0;
+        *self = Self::NONE;
     }
 }
 
 /// One producer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProducerStateEntry {
     pub producer_id: i64,
     pub producer_epoch: i16,
     pub coordinator_epoch: i32,
     pub last_timestamp: i64,
-    pub current_txn_first_offset: Option<i64>,
+    /// -1: no transaction is open.
+    txn_first_offset: i64,
     batches: RecentBatches,
 }
 
@@ -90,13 +124,17 @@ impl ProducerStateEntry {
             producer_epoch: NO_PRODUCER_EPOCH,
             coordinator_epoch: -1,
             last_timestamp: -1,
-            current_txn_first_offset: None,
-            batches: RecentBatches::default(),
+            txn_first_offset: -1,
+            batches: RecentBatches::NONE,
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.batches.length == 0
+        self.batches.last().is_none()
+    }
+
+    pub fn current_txn_first_offset(&self) -> Option<i64> {
+        (self.txn_first_offset >= 0).then_some(self.txn_first_offset)
     }
 
     pub fn last_sequence(&self) -> i32 {
@@ -113,8 +151,9 @@ impl ProducerStateEntry {
         self.batches.last().map_or(0, |batch| batch.offset_delta)
     }
 
-    pub fn batches(&self) -> &[BatchMetadata] {
-        self.batches.as_slice()
+    /// Oldest first.
+    pub fn batches(&self) -> impl Iterator<Item = &BatchMetadata> {
+        self.batches.iter()
     }
 
     fn maybe_update_producer_epoch(&mut self, producer_epoch: i16) {
@@ -132,11 +171,11 @@ impl ProducerStateEntry {
 
     fn update(&mut self, next: &ProducerStateEntry) {
         self.maybe_update_producer_epoch(next.producer_epoch);
-        for batch in next.batches.as_slice() {
+        for batch in next.batches.iter() {
             self.batches.push(*batch);
         }
         self.coordinator_epoch = next.coordinator_epoch;
-        self.current_txn_first_offset = next.current_txn_first_offset;
+        self.txn_first_offset = next.txn_first_offset;
         self.last_timestamp = next.last_timestamp;
     }
 
@@ -148,7 +187,7 @@ impl ProducerStateEntry {
         let same = |seen: &&BatchMetadata| {
             seen.first_sequence() == batch.base_sequence && seen.last_sequence == batch.last_sequence()
         };
-        self.batches().iter().find(same).copied()
+        self.batches().find(same).copied()
     }
 }
 
@@ -236,7 +275,7 @@ impl ProducerAppendInfo {
                 timestamp: batch.max_timestamp,
             },
         );
-        match (self.updated.current_txn_first_offset, batch.is_transactional()) {
+        match (self.updated.current_txn_first_offset(), batch.is_transactional()) {
             (Some(_), false) => Err(LogError::InvalidTxnState {
                 reason: format!(
                     "Expected transactional write from producer {} at offset {offset} in partition {}",
@@ -245,7 +284,7 @@ impl ProducerAppendInfo {
                 ),
             }),
             (None, true) => {
-                self.updated.current_txn_first_offset = Some(offset);
+                self.updated.txn_first_offset = offset;
                 self.started.push(TxnMetadata {
                     producer_id: self.producer_id(),
                     first_offset,
@@ -276,7 +315,7 @@ impl ProducerAppendInfo {
         }
         let is_retried_marker = strict
             && producer_epoch == current
-            && (self.updated.current_txn_first_offset.is_none() || producer_epoch == i16::MAX);
+            && (self.updated.current_txn_first_offset().is_none() || producer_epoch == i16::MAX);
         // A follower takes what its leader took.
         if is_retried_marker || self.origin == AppendOrigin::Replication {
             return Ok(());
@@ -383,7 +422,7 @@ impl ProducerAppendInfo {
         // A marker without records of its transaction moves nothing, and is in no index.
         let completed = self
             .updated
-            .current_txn_first_offset
+            .current_txn_first_offset()
             .map(|first_offset| CompletedTxn {
                 producer_id: self.producer_id(),
                 first_offset,
@@ -392,7 +431,7 @@ impl ProducerAppendInfo {
             });
         self.updated.maybe_update_producer_epoch(producer_epoch);
         self.updated.coordinator_epoch = coordinator_epoch;
-        self.updated.current_txn_first_offset = None;
+        self.updated.txn_first_offset = -1;
         self.updated.last_timestamp = record.timestamp;
         Ok(completed)
     }
@@ -472,14 +511,14 @@ impl ProducerState {
             last_sequence: entry.last_sequence(),
             last_timestamp: entry.last_timestamp,
             coordinator_epoch: entry.coordinator_epoch,
-            current_txn_start_offset: entry.current_txn_first_offset.unwrap_or(-1),
+            current_txn_start_offset: entry.txn_first_offset,
         };
         self.producers.values().map(summary).collect()
     }
 
     fn is_in_transaction(&self, producer_id: i64, producer_epoch: i16) -> bool {
         self.entry(producer_id).is_some_and(|entry| {
-            entry.current_txn_first_offset.is_some() && entry.producer_epoch == producer_epoch
+            entry.current_txn_first_offset().is_some() && entry.producer_epoch == producer_epoch
         })
     }
 
@@ -509,7 +548,7 @@ impl ProducerState {
 
     pub fn has_ongoing_transaction(&self, producer_id: i64) -> bool {
         self.entry(producer_id)
-            .is_some_and(|entry| entry.current_txn_first_offset.is_some())
+            .is_some_and(|entry| entry.current_txn_first_offset().is_some())
     }
 
     /// The oldest open transaction hangs: its coordinator should have aborted it long ago.
@@ -529,15 +568,15 @@ impl ProducerState {
     pub fn prepare_update(&self, producer_id: i64, origin: AppendOrigin) -> ProducerAppendInfo {
         let current = self
             .entry(producer_id)
-            .copied()
+            .cloned()
             .unwrap_or_else(|| ProducerStateEntry::empty(producer_id));
         ProducerAppendInfo {
             topic_partition: self.topic_partition.clone(),
-            current,
             updated: ProducerStateEntry {
-                batches: RecentBatches::default(),
-                ..current
+                batches: RecentBatches::NONE,
+                ..current.clone()
             },
+            current,
             origin,
             started: Vec::new(),
             verification: self.verifications.get(producer_id).copied(),
@@ -595,7 +634,7 @@ impl ProducerState {
     }
 
     fn is_expired(&self, now_ms: i64, entry: &ProducerStateEntry) -> bool {
-        entry.current_txn_first_offset.is_none()
+        entry.current_txn_first_offset().is_none()
             && now_ms - entry.last_timestamp >= self.producer_id_expiration_ms
     }
 
@@ -603,18 +642,45 @@ impl ProducerState {
         self.producer_id_expiration_ms = i64::from(producer_id_expiration_ms);
     }
 
+    /// All at once; see `expire_some`.
     pub fn remove_expired_producers(&mut self, now_ms: i64) {
-        let expired: Vec<i64> = self
+        let mut after = None;
+        loop {
+            after = self.expire_some(after, now_ms);
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+
+    /// Looks at some producers behind `after`, so that nobody waits long where there are many; gives how far it came, `None` at the end. Those that
+    /// expired go; of those that are idle only the newest batch is kept, as of all of them after a start: no client repeats an older one so late.
+    pub fn expire_some(&mut self, after: Option<i64>, now_ms: i64) -> Option<i64> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut expired = Vec::new();
+        let mut last = None;
+        let (expiration_ms, idle_ms) = (self.producer_id_expiration_ms, IDLE_PRODUCER_MS);
+        for (producer_id, entry) in self
             .producers
-            .values()
-            .filter(|entry| self.is_expired(now_ms, entry))
-            .map(|entry| entry.producer_id)
-            .collect();
+            .range_mut((from, Bound::Unbounded))
+            .take(EXPIRED_AT_ONCE_MAX)
+        {
+            last = Some(*producer_id);
+            let idle_for_ms = now_ms - entry.last_timestamp;
+            if entry.current_txn_first_offset().is_none() && idle_for_ms >= expiration_ms {
+                expired.push(*producer_id);
+            } else if idle_for_ms >= idle_ms {
+                entry.batches.older = None;
+            }
+        }
         for producer_id in expired {
             self.producers.remove(&producer_id);
         }
-        self.verifications
-            .remove_older_than(self.producer_id_expiration_ms, now_ms);
+        if last.is_none() {
+            self.verifications
+                .remove_older_than(self.producer_id_expiration_ms, now_ms);
+        }
+        last
     }
 
     /// Forgets all but which snapshots there are, and takes over the snapshot at `offset` (without those that expired).
@@ -624,7 +690,7 @@ impl ProducerState {
             if self.is_expired(now_ms, &entry) {
                 continue;
             }
-            if let Some(first_offset) = entry.current_txn_first_offset {
+            if let Some(first_offset) = entry.current_txn_first_offset() {
                 self.ongoing_txns.insert(
                     first_offset,
                     TxnMetadata {
@@ -735,7 +801,7 @@ pub fn encode_snapshot<'a>(entries: impl Iterator<Item = &'a ProducerStateEntry>
         bytes.extend_from_slice(&entry.last_offset_delta().to_be_bytes());
         bytes.extend_from_slice(&entry.last_timestamp.to_be_bytes());
         bytes.extend_from_slice(&entry.coordinator_epoch.to_be_bytes());
-        bytes.extend_from_slice(&entry.current_txn_first_offset.unwrap_or(-1).to_be_bytes());
+        bytes.extend_from_slice(&entry.txn_first_offset.to_be_bytes());
     }
     bytes[0..2].copy_from_slice(&SNAPSHOT_VERSION.to_be_bytes());
     bytes[SNAPSHOT_ENTRIES_OFFSET..SNAPSHOT_ENTRIES_OFFSET + 4].copy_from_slice(&count.to_be_bytes());
@@ -778,8 +844,8 @@ fn decode_entry(bytes: &[u8]) -> Result<ProducerStateEntry, CorruptSnapshot> {
         producer_epoch: i16::from_be_bytes(field(bytes, 8)?),
         coordinator_epoch: i32::from_be_bytes(field(bytes, 34)?),
         last_timestamp: timestamp,
-        current_txn_first_offset: (txn_first_offset >= 0).then_some(txn_first_offset),
-        batches: RecentBatches::default(),
+        txn_first_offset: txn_first_offset.max(-1),
+        batches: RecentBatches::NONE,
     };
     if last_offset >= 0 {
         entry.batches.push(BatchMetadata {

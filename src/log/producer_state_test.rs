@@ -144,7 +144,7 @@ fn one_of_the_last_five_batches_again_is_a_duplicate() {
         append(&mut state, &data(0, index * 2, i64::from(index) * 2, 2)).unwrap();
     }
     let entry = state.entry(PID).unwrap();
-    assert_eq!(entry.batches().len(), 5);
+    assert_eq!(entry.batches().count(), 5);
     assert!(entry.find_duplicate(&data(0, 2, 0, 2)).is_none());
     let duplicate = entry.find_duplicate(&data(0, 4, 0, 2)).unwrap();
     assert_eq!((duplicate.first_offset(), duplicate.last_offset), (4, 5));
@@ -258,7 +258,7 @@ fn snapshot_reads_back_with_the_last_batch_and_open_transactions() {
     let bytes = encode_snapshot(state.entries());
     assert_eq!(bytes.len(), 10 + 46);
     let entries = decode_snapshot(&bytes).unwrap();
-    assert_eq!(entries[0].batches().len(), 1);
+    assert_eq!(entries[0].batches().count(), 1);
     let mut loaded = self::state();
     loaded.load_snapshot(13, entries, NOW);
     assert_eq!(loaded.summaries(), state.summaries());
@@ -307,4 +307,81 @@ fn stray_snapshots_are_all_off_the_segments_but_the_last_above_them() {
     );
     let snapshots = BTreeSet::from([5, 10, 12, 20]);
     assert_eq!(ProducerState::stray_snapshots(&snapshots, &[0, 10, 20]), [5, 12]);
+}
+
+#[test]
+fn idle_producers_keep_their_newest_batch_until_they_expire() {
+    let mut state = state();
+    for batch in 0..5 {
+        append(&mut state, &data(0, batch * 10, i64::from(batch) * 10, 10)).unwrap();
+    }
+    let duplicate_of = |state: &ProducerState, sequence: i32| {
+        let batch = data(0, sequence, 1_000, 10);
+        state.entry(PID).and_then(|entry| entry.find_duplicate(&batch))
+    };
+    state.remove_expired_producers(NOW + IDLE_PRODUCER_MS - 1);
+    assert_eq!(duplicate_of(&state, 0).map(|batch| batch.last_offset), Some(9));
+    state.remove_expired_producers(NOW + IDLE_PRODUCER_MS);
+    assert_eq!(duplicate_of(&state, 0), None);
+    assert_eq!(duplicate_of(&state, 40).map(|batch| batch.last_offset), Some(49));
+    append(&mut state, &data(0, 50, 50, 10)).unwrap();
+    assert_eq!(duplicate_of(&state, 40).map(|batch| batch.last_offset), Some(49));
+    state.remove_expired_producers(NOW + 86_400_000);
+    assert_eq!(state.entry(PID), None);
+}
+
+#[test]
+fn producers_expire_in_turns_of_a_bounded_length() {
+    let mut state = state();
+    for producer_id in 0..25_000 {
+        let batch = BatchHeader {
+            producer_id,
+            ..data(0, 0, producer_id, 1)
+        };
+        append(&mut state, &batch).unwrap();
+    }
+    let later = NOW + 86_400_000;
+    let first = state.expire_some(None, later);
+    assert_eq!(first, Some(9_999));
+    assert_eq!(state.entries().count(), 15_000);
+    let second = state.expire_some(first, later);
+    assert_eq!(second, Some(19_999));
+    assert_eq!(state.expire_some(second, later), Some(24_999));
+    assert_eq!(state.entries().count(), 0);
+    assert_eq!(state.expire_some(Some(24_999), later), None);
+}
+
+/// The bytes of memory that this process has in use.
+fn resident_bytes() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+#[ignore = "a million producers: run it alone, with --release"]
+fn million_idle_producers_take_less_than_150_mb_and_expire_without_a_long_wait() {
+    let mut state = state();
+    let before = resident_bytes();
+    for producer_id in 0..1_000_000 {
+        let batch = BatchHeader {
+            producer_id,
+            ..data(0, 0, producer_id, 1)
+        };
+        append(&mut state, &batch).unwrap();
+    }
+    let taken = resident_bytes() - before;
+    assert!(taken < 150_000_000, "{taken}");
+    let mut longest = std::time::Duration::ZERO;
+    let mut after = None;
+    loop {
+        let began = std::time::Instant::now();
+        after = state.expire_some(after, NOW + 86_400_000);
+        longest = longest.max(began.elapsed());
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(state.entries().count(), 0);
+    assert!(longest < std::time::Duration::from_millis(100), "{longest:?}");
+    println!("{taken} bytes; the longest turn of the expiration took {longest:?}");
 }

@@ -32,6 +32,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use uuid::Uuid;
 
 use super::checkpoint::{self, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
+use super::known_bad::KnownBad;
 use super::leader_epoch_cache::LeaderEpochCache;
 use super::log_dir::{LogContext, LogDir};
 use super::log_segment::{LogSegment, SegmentConfig, SegmentFiles};
@@ -139,6 +140,8 @@ pub struct UnifiedLog {
     pub(crate) flushing: Mutex<()>,
     /// Held while segments are removed or replaced; taken before `writer`, which appends alone need.
     pub(crate) removal: Mutex<()>,
+    /// Damage that was found in closed segments.
+    pub(crate) known_bad: KnownBad,
     pub(crate) weak: Weak<UnifiedLog>,
 }
 
@@ -194,6 +197,7 @@ impl UnifiedLog {
             lowest_truncation: AtomicI64::new(i64::MAX),
             flushing: Mutex::new(()),
             removal: Mutex::new(()),
+            known_bad: KnownBad::default(),
             weak: Weak::clone(weak),
         });
         log.update_high_watermark(loaded.high_watermark);
@@ -537,9 +541,16 @@ impl UnifiedLog {
 
     pub fn remove_expired_producers(&self, now_ms: i64) {
         let expiration_ms = self.context.producer_id_expiration_ms();
-        let mut state = self.lock_any();
-        state.producer_state.set_producer_id_expiration_ms(expiration_ms);
-        state.producer_state.remove_expired_producers(now_ms);
+        let mut after = None;
+        loop {
+            // Appends come in between.
+            let mut writer = self.lock_any();
+            writer.producer_state.set_producer_id_expiration_ms(expiration_ms);
+            after = writer.producer_state.expire_some(after, now_ms);
+            if after.is_none() {
+                break;
+            }
+        }
     }
 
     /// An open transaction that should have been aborted long ago.

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::config::KafkaConfig;
-use crate::log::{BackgroundIntervals, LogCleanerConfig, LogManager};
+use crate::log::{BackgroundIntervals, LogCleanerConfig, LogManager, LogScrubConfig};
 use crate::replica::ReplicaManager;
 
 /// How often the directories are looked at for room. Appends to a full one look by themselves too.
@@ -51,6 +51,16 @@ impl LogTasks {
             && let Err(error) = log_manager.start_cleaner(log_cleaner_config(config))
         {
             tracing::error!(%error, "the log cleaner's threads could not be started: compacted topics grow");
+        }
+        let scrub = LogScrubConfig {
+            bytes_per_second: config.kavka_log_scrub_io_max_bytes_per_second as f64,
+            interval_ms: config.kavka_log_scrub_interval_ms,
+            initial_delay_ms: config.log_initial_task_delay_ms.unsigned_abs(),
+        };
+        if scrub.bytes_per_second > 0.0
+            && let Err(error) = log_manager.start_scrub(scrub)
+        {
+            tracing::error!(%error, "the scrub's thread could not be started: closed segments are not checked");
         }
         Self {
             high_watermark_checkpoint: runtime.spawn(checkpoint_high_watermarks(

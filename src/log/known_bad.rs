@@ -1,0 +1,93 @@
+//! Ranges of closed segments that are known to be damaged: fetches that would touch one are refused, all others go on.
+//!
+//! Kept in memory alone: a file of our own among Kafka's would be foreign to Apache Kafka, and a start finds the ranges again as the first run did (the
+//! scrub looks at every closed segment anew). A range goes with its segment: retention, DeleteRecords, truncation and compaction leave it behind.
+//!
+//! Invariant: nothing is kept of a segment that the log does not have any more, once `forget_gone` was called.
+
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwapOption;
+
+use super::log_segment::LogSegment;
+use super::unified_log::Segments;
+
+/// Damaged bytes, from the begin of a batch to the begin of the next whole one.
+#[derive(Debug, Clone)]
+pub(crate) struct BadRange {
+    pub segment: Weak<LogSegment>,
+    pub position: u64,
+    pub end_position: u64,
+    /// The offsets that may be in it: from the end of the batch before up to the one behind.
+    pub first_offset: i64,
+    pub end_offset: i64,
+}
+
+impl BadRange {
+    fn is_in(&self, segment: &Arc<LogSegment>) -> bool {
+        std::ptr::eq(self.segment.as_ptr(), Arc::as_ptr(segment))
+    }
+}
+
+/// Those of one log. No range costs a reader one load.
+#[derive(Debug, Default)]
+pub(crate) struct KnownBad {
+    ranges: ArcSwapOption<Vec<BadRange>>,
+}
+
+impl KnownBad {
+    /// False if it is known.
+    pub fn add(&self, range: BadRange) -> bool {
+        let mut is_new = false;
+        self.ranges.rcu(|known| {
+            let mut ranges: Vec<BadRange> = known.as_deref().cloned().unwrap_or_default();
+            is_new = !ranges.iter().any(|other| {
+                Weak::ptr_eq(&other.segment, &range.segment) && other.position == range.position
+            });
+            if is_new {
+                ranges.push(range.clone());
+            }
+            Some(Arc::new(ranges))
+        });
+        is_new
+    }
+
+    /// How much of a range of bytes may be read: up to the first damage. An error where it begins in one.
+    pub fn readable(
+        &self,
+        segment: &Arc<LogSegment>,
+        position: u64,
+        length: usize,
+    ) -> Result<usize, BadRange> {
+        let known = self.ranges.load();
+        let Some(ranges) = &*known else {
+            return Ok(length);
+        };
+        let mut readable = length;
+        for range in ranges.iter().filter(|range| range.is_in(segment)) {
+            if range.end_position <= position || range.position >= position + readable as u64 {
+                continue;
+            }
+            if range.position <= position {
+                return Err(range.clone());
+            }
+            readable = (range.position - position) as usize;
+        }
+        Ok(readable)
+    }
+
+    pub fn forget_gone(&self, segments: &Segments) {
+        if self.ranges.load().is_none() {
+            return;
+        }
+        self.ranges.rcu(|known| {
+            let mut ranges: Vec<BadRange> = known.as_deref().cloned().unwrap_or_default();
+            ranges.retain(|range| segments.iter().any(|segment| range.is_in(segment)));
+            (!ranges.is_empty()).then(|| Arc::new(ranges))
+        });
+    }
+
+    pub fn len(&self) -> usize {
+        self.ranges.load().as_ref().map_or(0, |ranges| ranges.len())
+    }
+}

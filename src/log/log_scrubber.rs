@@ -1,0 +1,277 @@
+//! The scrub: reads closed segments again, slowly, and checks the CRC of every batch, so that a disk that forgets is noticed while there are other
+//! replicas to restore from.
+//!
+//! A fetch sends bytes without a look at them, as in Kafka; without the scrub the first to find the damage is a consumer. What is found is said once
+//! with what to do, kept as a known-bad range (`known_bad`), and answered with CORRUPT_MESSAGE. An I/O error of the scrub takes no directory offline:
+//! nobody needs these bytes now.
+//!
+//! One thread, below `kavka.log.scrub.io.max.bytes.per.second`; a segment is read once in `kavka.log.scrub.interval.ms`. With nothing to read it
+//! wakes every ten minutes.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use super::batch_scanner::{BatchScanner, ScanError};
+use super::known_bad::BadRange;
+use super::log_cleaner::Throttle;
+use super::log_segment::LogSegment;
+use super::{LogError, LogManager, UnifiedLog};
+use crate::record::crc_is_valid;
+
+/// How often the scrub looks whether a segment is due, at most.
+const LOOK_MS_MAX: u64 = 600_000;
+
+/// The node's settings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LogScrubConfig {
+    /// `kavka.log.scrub.io.max.bytes.per.second`
+    pub bytes_per_second: f64,
+    /// `kavka.log.scrub.interval.ms`
+    pub interval_ms: i64,
+    /// `log.initial.task.delay.ms`
+    pub initial_delay_ms: u64,
+}
+
+/// What a look at some segments came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ScrubStats {
+    pub segments: u64,
+    pub bytes: u64,
+    /// Damaged ranges that were not known.
+    pub damaged: u64,
+}
+
+/// Told how much was read; false ends the scrub.
+type Gate<'a> = &'a dyn Fn(u64) -> bool;
+
+impl LogManager {
+    /// Starts the thread; `shutdown` ends it.
+    pub fn start_scrub(self: &Arc<Self>, config: LogScrubConfig) -> io::Result<()> {
+        let weak = Arc::downgrade(self);
+        let cleaner = Arc::clone(&self.cleaner);
+        let throttle = Throttle::new(config.bytes_per_second);
+        let look = Duration::from_millis(config.interval_ms.unsigned_abs().clamp(1, LOOK_MS_MAX));
+        let run = move || {
+            let mut pause = Duration::from_millis(config.initial_delay_ms);
+            while cleaner.wait(pause) {
+                let Some(manager) = Weak::upgrade(&weak) else {
+                    return;
+                };
+                let clock = &manager.context.clock;
+                let gate = |bytes| cleaner.wait(throttle.charge(bytes, clock.monotonic_ms()));
+                let stats = manager.scrub(config.interval_ms, &gate);
+                if stats.segments > 0 {
+                    tracing::info!(
+                        segments = stats.segments,
+                        bytes = stats.bytes,
+                        damaged = stats.damaged,
+                        "scrub: read closed segments again"
+                    );
+                }
+                pause = look;
+            }
+        };
+        let thread = thread::Builder::new().name("log-scrub".to_owned()).spawn(run)?;
+        self.cleaner.adopt(thread);
+        Ok(())
+    }
+
+    /// Reads the closed segments that were not read since `interval_ms`.
+    pub fn scrub(&self, interval_ms: i64, gate: &dyn Fn(u64) -> bool) -> ScrubStats {
+        let mut stats = ScrubStats::default();
+        for log in self.logs.load_full().values() {
+            if log.is_closed() || !log.log_dir.is_online() {
+                continue;
+            }
+            if !log.scrub(interval_ms, gate, &mut stats) {
+                break;
+            }
+        }
+        stats
+    }
+
+    /// Damaged ranges in all logs.
+    pub fn known_bad_ranges(&self) -> usize {
+        self.logs.load().values().map(|log| log.known_bad.len()).sum()
+    }
+}
+
+impl UnifiedLog {
+    /// False: the gate ended it.
+    pub(crate) fn scrub(&self, interval_ms: i64, gate: Gate<'_>, stats: &mut ScrubStats) -> bool {
+        let segments = self.segments.load_full();
+        self.known_bad.forget_gone(&segments);
+        let now_ms = self.context.clock.monotonic_ms();
+        for segment in &segments[..segments.len() - 1] {
+            let last_ms = segment.scrubbed_ms.load(Ordering::Relaxed);
+            if last_ms != i64::MIN && now_ms - last_ms < interval_ms {
+                continue;
+            }
+            segment.scrubbed_ms.store(now_ms, Ordering::Relaxed);
+            match self.scrub_segment(segment, gate, stats) {
+                Ok(true) => {}
+                Ok(false) => {
+                    segment.scrubbed_ms.store(i64::MIN, Ordering::Relaxed);
+                    return false;
+                }
+                // Retention and compaction take segments away at any time.
+                Err(error) if self.has_segment(segment) => {
+                    tracing::warn!(
+                        "{}: scrub could not read {}: {error}",
+                        self.topic_partition,
+                        segment.base_offset()
+                    );
+                }
+                Err(_) => {}
+            }
+        }
+        true
+    }
+
+    fn has_segment(&self, segment: &Arc<LogSegment>) -> bool {
+        self.segments
+            .load()
+            .iter()
+            .any(|other| Arc::ptr_eq(other, segment))
+    }
+
+    fn scrub_segment(
+        &self,
+        segment: &Arc<LogSegment>,
+        gate: Gate<'_>,
+        stats: &mut ScrubStats,
+    ) -> Result<bool, ScanError> {
+        let (file, end) = (segment.file()?, segment.size());
+        let mut scanner = BatchScanner::new(Arc::clone(&file), 0, end);
+        let (mut position, mut next_offset) = (0, segment.base_offset());
+        stats.segments += 1;
+        while position < end {
+            let whole = match scanner.next_batch() {
+                Ok(Some((batch, bytes))) if crc_is_valid(&bytes) => Some(batch),
+                Ok(_) | Err(ScanError::Record(_)) => None,
+                Err(error) => return Err(error),
+            };
+            let from = position;
+            match whole {
+                Some(batch) => {
+                    position = batch.end();
+                    next_offset = batch.header.next_offset();
+                }
+                None => {
+                    let range = self.damage_at(segment, position, next_offset)?;
+                    (position, next_offset) = (range.end_position, range.end_offset);
+                    scanner = BatchScanner::new(Arc::clone(&file), position, end);
+                    stats.damaged += u64::from(self.note_damage(segment, range));
+                }
+            }
+            stats.bytes += position - from;
+            if !gate(position - from) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The range from a batch that is not whole up to the next one that is: right behind it by its own length, else at an entry of the index, else
+    /// at the segment's end.
+    fn damage_at(
+        &self,
+        segment: &Arc<LogSegment>,
+        position: u64,
+        first_offset: i64,
+    ) -> Result<BadRange, ScanError> {
+        let end = segment.size();
+        let range_to = |end_position: u64, end_offset: i64| BadRange {
+            segment: Arc::downgrade(segment),
+            position,
+            end_position,
+            first_offset,
+            end_offset,
+        };
+        let whole_at = |from: u64| -> Result<Option<i64>, ScanError> {
+            let mut scanner = BatchScanner::with_read_size(segment.file()?, from, end, 64 * 1024);
+            match scanner.next_batch() {
+                Ok(Some((batch, bytes)))
+                    if crc_is_valid(&bytes) && batch.header.base_offset >= first_offset =>
+                {
+                    Ok(Some(batch.header.base_offset))
+                }
+                Ok(_) | Err(ScanError::Record(_)) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        let header = segment.headers_from(position)?.next_batch();
+        if let Ok(Some(batch)) = &header {
+            if batch.end() == end {
+                return Ok(range_to(end, self.end_offset_of(segment)));
+            }
+            if let Some(end_offset) = whole_at(batch.end())? {
+                return Ok(range_to(batch.end(), end_offset));
+            }
+        }
+        let mut from = position + 1;
+        while let Some(entry) = segment.offset_index.first_entry_at_or_after_position(from)? {
+            let at = u64::from(entry.position);
+            if at >= end {
+                break;
+            }
+            if let Some(end_offset) = whole_at(at)? {
+                return Ok(range_to(at, end_offset));
+            }
+            from = at + 1;
+        }
+        Ok(range_to(end, self.end_offset_of(segment)))
+    }
+
+    fn end_offset_of(&self, segment: &LogSegment) -> i64 {
+        let segments = self.segments.load();
+        let next = segments
+            .iter()
+            .find(|next| next.base_offset() > segment.base_offset());
+        next.map_or_else(|| self.log_end_offset(), |next| next.base_offset())
+    }
+
+    /// Said once; true if it is new.
+    fn note_damage(&self, segment: &LogSegment, range: BadRange) -> bool {
+        let (first, end) = (range.first_offset, range.end_offset);
+        let (position, end_position) = (range.position, range.end_position);
+        let is_new = self.known_bad.add(range);
+        if is_new {
+            tracing::error!(
+                "{}: offsets {first} to {} in {} (bytes {position} to {end_position}) are damaged on disk. Fetches of them answer CORRUPT_MESSAGE, \
+                 all others go on. Check the disk; with other replicas, remove this one's folder while the node is down and it is copied again; \
+                 without, consumers have to seek to offset {end}",
+                self.topic_partition,
+                end - 1,
+                segment.log_handle().path().display(),
+            );
+        }
+        is_new
+    }
+
+    /// The part of a range that may be handed out.
+    pub(crate) fn without_damage(
+        &self,
+        segment: &Arc<LogSegment>,
+        position: u64,
+        length: usize,
+    ) -> Result<usize, LogError> {
+        self.known_bad
+            .readable(segment, position, length)
+            .map_err(|range| LogError::CorruptRecord {
+                reason: format!(
+                    "Offsets {} to {} of {} are damaged on disk",
+                    range.first_offset,
+                    range.end_offset - 1,
+                    self.topic_partition
+                ),
+            })
+    }
+}
+
+#[cfg(test)]
+#[path = "log_scrubber_test.rs"]
+mod log_scrubber_test;

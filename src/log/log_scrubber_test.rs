@@ -1,0 +1,143 @@
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::io::disk::{Disk, OpenMode};
+use crate::io::sim_disk::SimDisk;
+use crate::log::log_manager_test::{TestClock, batch, config_with, open_manager};
+use crate::log::{AppendOrigin, FetchIsolation, LogConfig, TopicPartition};
+
+const NOW: i64 = 1_700_000_000_000;
+const LOG: &str = "/data/t-0/00000000000000000000.log";
+
+fn tp() -> TopicPartition {
+    TopicPartition::new("t", 0)
+}
+
+/// Batches of two records, ten in each of two closed segments, then an active one.
+fn log_of_three_segments() -> (Arc<SimDisk>, Arc<LogManager>, Arc<UnifiedLog>) {
+    let disk = Arc::new(SimDisk::new());
+    let dirs = [PathBuf::from("/data")];
+    let manager = Arc::new(open_manager(disk.clone(), TestClock::at(NOW), &dirs));
+    manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+    let config = config_with(&[("index.interval.bytes", "300")]);
+    let log = manager.get_or_create(&tp(), None, config).unwrap();
+    for _ in 0..2 {
+        for _ in 0..10 {
+            log.append_as_leader(&batch(2, 50, NOW), 0, AppendOrigin::Client, NOW)
+                .unwrap();
+        }
+        log.roll().unwrap();
+    }
+    log.append_as_leader(&batch(2, 50, NOW), 0, AppendOrigin::Client, NOW)
+        .unwrap();
+    log.update_high_watermark(log.log_end_offset());
+    (disk, manager, log)
+}
+
+fn batch_size() -> u64 {
+    batch(2, 50, NOW).len() as u64
+}
+
+fn damage(disk: &SimDisk, position: u64, bytes: &[u8]) {
+    let file = disk.open(Path::new(LOG), OpenMode::ReadWrite).unwrap();
+    file.write_all_at(bytes, position).unwrap();
+}
+
+fn all(_: u64) -> bool {
+    true
+}
+
+fn read(log: &UnifiedLog, offset: i64) -> Result<usize, LogError> {
+    log.read_bytes(offset, 1_000_000, FetchIsolation::HighWatermark, true)
+        .map(|bytes| bytes.len())
+}
+
+#[test]
+fn log_without_damage_is_read_once_in_an_interval_and_the_active_segment_never() {
+    let (_, manager, log) = log_of_three_segments();
+    let stats = manager.scrub(1_000, &all);
+    let expected = ScrubStats {
+        segments: 2,
+        bytes: 20 * batch_size(),
+        damaged: 0,
+    };
+    assert_eq!(stats, expected);
+    assert_eq!(manager.scrub(1_000, &all), ScrubStats::default());
+    log.roll().unwrap();
+    assert_eq!(manager.scrub(1_000, &all).segments, 1);
+    assert_eq!(manager.scrub(0, &all).segments, 3);
+}
+
+#[test]
+fn fetches_of_a_damaged_batch_are_refused_and_all_others_go_on() {
+    let (disk, manager, log) = log_of_three_segments();
+    // A bit of the values of the batch of offsets 6 and 7.
+    damage(&disk, 3 * batch_size() + 100, b"X");
+    assert!(read(&log, 6).is_ok());
+    assert_eq!(manager.scrub(1_000, &all).damaged, 1);
+    assert_eq!(manager.known_bad_ranges(), 1);
+    for offset in [6, 7] {
+        let error = read(&log, offset).unwrap_err();
+        assert!(
+            matches!(&error, LogError::CorruptRecord { reason } if reason.contains("Offsets 6 to 7 of t-0")),
+            "{error}"
+        );
+    }
+    // Up to it, behind it, in other segments.
+    assert_eq!(read(&log, 0).unwrap() as u64, 3 * batch_size());
+    assert_eq!(read(&log, 5).unwrap() as u64, batch_size());
+    assert_eq!(read(&log, 8).unwrap() as u64, 6 * batch_size());
+    assert_eq!(read(&log, 20).unwrap() as u64, 10 * batch_size());
+    // Found again, it is no news.
+    assert_eq!(manager.scrub(0, &all).damaged, 0);
+    assert_eq!(manager.known_bad_ranges(), 1);
+}
+
+#[test]
+fn header_that_makes_no_sense_is_passed_over_by_the_index() {
+    let (disk, manager, log) = log_of_three_segments();
+    damage(&disk, 3 * batch_size(), &[0xff; 61]);
+    assert_eq!(manager.scrub(1_000, &all).damaged, 1);
+    assert!(read(&log, 6).is_err());
+    assert_eq!(read(&log, 0).unwrap() as u64, 3 * batch_size());
+    // From the next entry of the index on all is well, and that is not far.
+    let stats = manager.scrub(0, &all);
+    assert_eq!((stats.damaged, stats.bytes), (0, 20 * batch_size()));
+    assert!(read(&log, 12).is_ok());
+}
+
+#[test]
+fn damaged_end_of_a_segment_ends_with_it() {
+    let (disk, manager, log) = log_of_three_segments();
+    damage(&disk, 9 * batch_size() + 100, b"X");
+    assert_eq!(manager.scrub(1_000, &all).damaged, 1);
+    assert!(read(&log, 18).is_err());
+    assert!(read(&log, 20).is_ok());
+}
+
+#[test]
+fn damage_goes_with_its_segment() {
+    let (disk, manager, log) = log_of_three_segments();
+    damage(&disk, 100, b"X");
+    manager.scrub(1_000, &all);
+    assert_eq!(manager.known_bad_ranges(), 1);
+    log.maybe_increment_log_start_offset(20).unwrap();
+    assert_eq!(log.delete_old_segments(NOW).unwrap(), 1);
+    manager.scrub(1_000, &all);
+    assert_eq!(manager.known_bad_ranges(), 0);
+    assert!(read(&log, 20).is_ok());
+}
+
+#[test]
+fn scrub_that_is_ended_begins_with_the_same_segment() {
+    let (_, manager, _log) = log_of_three_segments();
+    let left = Cell::new(3);
+    let gate = |_| {
+        left.set(left.get() - 1);
+        left.get() > 0
+    };
+    let stats = manager.scrub(1_000, &gate);
+    assert_eq!((stats.segments, stats.bytes), (1, 3 * batch_size()));
+    assert_eq!(manager.scrub(1_000, &all).segments, 2);
+}
