@@ -13,13 +13,14 @@ import tempfile
 import time
 
 import servers
-from results import check, finish
+from results import Absent, check, finish
 
 HERE = pathlib.Path(__file__).resolve().parent
 KIND = {"kavka": "kavka", "apache": "apache"}.get(os.environ.get("COMPAT_AGAINST"))
 RECORD = os.environ.get("COMPAT_RECORD") == "1" and KIND == "apache"
 CLIENT = "kafka 4.4 tools, log dirs"
-PROPERTIES = "replica.high.watermark.checkpoint.interval.ms=500\nlog.initial.task.delay.ms=100\nlog.flush.offset.checkpoint.interval.ms=500\n"
+PROPERTIES = "replica.high.watermark.checkpoint.interval.ms=500\nlog.initial.task.delay.ms=100\nlog.flush.offset.checkpoint.interval.ms=500\n" \
+    "kavka.log.scrub.interval.ms=1000\nkavka.log.scrub.io.max.bytes.per.second=100000000\n"
 
 
 class Node:
@@ -141,6 +142,36 @@ def moves_over_a_restart(node):
         raise AssertionError("records are missing after the moves")
 
 
+def damage_is_found(node):
+    """A byte of a closed segment turns; only kavka looks."""
+    if KIND != "kavka":
+        raise Absent("no scrub")
+    node.topics("--create", "--topic", "damaged", "--partitions", "1", "--config", "segment.bytes=1048576")
+    node.produce("damaged", 3000)
+    segments = sorted(node.directory.glob("*/damaged-0/*.log"))
+    if len(segments) < 2:
+        raise AssertionError(f"segments: {segments}")
+    with open(segments[0], "r+b") as segment:
+        segment.seek(500_000)
+        byte = segment.read(1)[0]
+        segment.seek(500_000)
+        segment.write(bytes([byte ^ 1]))
+    said = re.compile(r"damaged-0: offsets (\d+) to (\d+) in .*damaged on disk")
+    until(lambda: said.search(node.server.log_path.read_text()), "the scrub")
+    first, last = map(int, said.search(node.server.log_path.read_text()).groups())
+
+    def read(offset, count):
+        printed = node.tool("org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", "damaged", "--partition", "0", "--offset", str(offset),
+                            "--max-messages", str(count), "--timeout-ms", "10000", code=None)
+        return sum(line.endswith("v") for line in printed.splitlines()), printed
+    found, printed = read(0, 3000)
+    if found != first or "corrupt" not in printed.lower():
+        raise AssertionError(f"{found} records before the damage at {first}:\n{printed[-500:]}")
+    found, printed = read(last + 1, 3000 - last - 1)
+    if found != 3000 - last - 1:
+        raise AssertionError(f"{found} records behind the damage up to {last}:\n{printed[-500:]}")
+
+
 def one_directory_fails(node):
     node.topics("--create", "--topic", "failing", "--partitions", "6")
     node.produce("failing", 60)
@@ -187,6 +218,7 @@ def main():
     try:
         check(CLIENT, "moves between log dirs", lambda: moves(node))
         check(CLIENT, "moves over kill -9", lambda: moves_over_a_restart(node))
+        check(CLIENT, "damage is found", lambda: damage_is_found(node))
         check(CLIENT, "one log dir fails", lambda: one_directory_fails(node))
         check(CLIENT, "the last log dir fails", lambda: last_directory_fails(node))
     finally:

@@ -25,6 +25,9 @@ use super::{LogError, LogManager, TopicPartition};
 /// A full disk is looked at again after this long at the earliest.
 const NO_SPACE_BACKOFF_MS: i64 = 60_000;
 
+/// The longest sleep of a throttled cleaning before it looks whether it may go on.
+const THROTTLE_PIECE: Duration = Duration::from_millis(100);
+
 /// The smallest read, however small `log.cleaner.io.buffer.size` is.
 const READ_BYTES_MIN: usize = 4 * 1024;
 
@@ -265,8 +268,18 @@ impl LogManager {
     fn clean(&self, target: &LogToClean, config: &LogCleanerConfig, throttle: &Throttle) -> Option<i64> {
         let clock = &self.context.clock;
         let gate = |bytes: u64| {
-            let wait = throttle.charge(bytes, clock.monotonic_ms());
-            !self.cleaner.manager.is_paused(target.log.topic_partition()) && self.cleaner.wait(wait)
+            let mut left = throttle.charge(bytes, clock.monotonic_ms());
+            loop {
+                // Whoever moves the log to another directory waits for the end of its cleaning.
+                let piece = left.min(THROTTLE_PIECE);
+                if self.cleaner.manager.is_paused(target.log.topic_partition()) || !self.cleaner.wait(piece) {
+                    return false;
+                }
+                left -= piece;
+                if left.is_zero() {
+                    return true;
+                }
+            }
         };
         let began_ms = clock.monotonic_ms();
         let mut pass = CleanerPass::new(target, config.pass_settings(), clock.now_ms(), &gate);

@@ -82,8 +82,20 @@ impl LogManager {
         Ok(Arc::clone(dir))
     }
 
-    /// Begins a copy of a log in another directory: empty, from the log's start on. Its cleaning is paused.
+    /// Begins a copy of a log in another directory: empty, from the log's start on. Its cleaning is paused: a copy of which a part was taken before
+    /// a cleaning and a part after it could have a value without the tombstone that followed.
     pub fn create_future(&self, current: &UnifiedLog, log_dir: &Path) -> Result<Arc<UnifiedLog>, LogError> {
+        let topic_partition = current.topic_partition();
+        // May wait for a cleaning to end, so before the lock.
+        self.cleaner.manager.pause(topic_partition);
+        let made = self.make_future(current, log_dir);
+        if made.is_err() && self.future(topic_partition).is_none() {
+            self.cleaner.manager.resume(topic_partition);
+        }
+        made
+    }
+
+    fn make_future(&self, current: &UnifiedLog, log_dir: &Path) -> Result<Arc<UnifiedLog>, LogError> {
         let topic_partition = current.topic_partition();
         let _changes = self.lock_changes();
         if let Some(future) = self.future(topic_partition) {
@@ -108,7 +120,6 @@ impl LogManager {
         )?;
         future.truncate_fully_and_start_at(current.log_start_offset(), None)?;
         self.future_logs.rcu(|futures| with(futures, &future));
-        self.cleaner.manager.pause(topic_partition);
         Ok(future)
     }
 

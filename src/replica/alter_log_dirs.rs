@@ -13,7 +13,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -30,6 +30,9 @@ const RETRY: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(10);
 /// A pause for the rate is cut into pieces of this length, so that the end of the node and a cancelled move are noticed.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// How long a stop waits for a step to end: a chunk is copied, or a log is flushed and swapped.
+const STOP_MAX: Duration = Duration::from_secs(30);
 
 const RATE_CONFIG: &str = "replica.alter.log.dirs.io.max.bytes.per.second";
 
@@ -78,6 +81,8 @@ struct State {
 #[derive(Default)]
 pub(crate) struct Moves {
     state: Mutex<State>,
+    /// A thread ended.
+    ended: Condvar,
 }
 
 impl Moves {
@@ -85,8 +90,15 @@ impl Moves {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns when the threads have ended: after that no log changes its directory. They end after the step that they are at; one that
+    /// panicked is not waited for for ever.
     pub fn stop(&self) {
-        self.state().is_stopping = true;
+        let mut state = self.state();
+        state.is_stopping = true;
+        let ended = self
+            .ended
+            .wait_timeout_while(state, STOP_MAX, |state| state.threads > 0);
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
     }
 
     fn is_stopping(&self) -> bool {
@@ -341,6 +353,7 @@ fn run(manager: &Weak<ReplicaManager>) {
             };
             if next.is_none() {
                 state.threads -= 1;
+                manager.moves.ended.notify_all();
             }
             next
         };
