@@ -23,22 +23,22 @@ use crate::support::client::Client;
 use crate::support::node::{Node, wait_until};
 use crate::support::topic::{create, name};
 
-const JOIN_GROUP: i16 = 9;
-const SYNC_GROUP: i16 = 5;
-const HEARTBEAT: i16 = 4;
-const OFFSET_COMMIT: i16 = 9;
-const OFFSET_FETCH: i16 = 9;
+pub(crate) const JOIN_GROUP: i16 = 9;
+pub(crate) const SYNC_GROUP: i16 = 5;
+pub(crate) const HEARTBEAT: i16 = 4;
+pub(crate) const OFFSET_COMMIT: i16 = 9;
+pub(crate) const OFFSET_FETCH: i16 = 9;
 
-fn text(value: &str) -> StrBytes {
+pub(crate) fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
 }
 
-fn group(id: &str) -> GroupId {
+pub(crate) fn group(id: &str) -> GroupId {
     GroupId(text(id))
 }
 
 /// Retriable: the group's topic is being created, or its partition loaded.
-fn is_coming(code: i16) -> bool {
+pub(crate) fn is_coming(code: i16) -> bool {
     matches!(
         ErrorCode::from_code(code),
         ErrorCode::CoordinatorNotAvailable | ErrorCode::NotCoordinator | ErrorCode::CoordinatorLoadInProgress
@@ -46,7 +46,7 @@ fn is_coming(code: i16) -> bool {
 }
 
 /// Waits until the group has its coordinator.
-fn find_coordinator(client: &mut Client, id: &str) {
+pub(crate) fn find_coordinator(client: &mut Client, id: &str) {
     wait_until("the group has a coordinator", || {
         let request = FindCoordinatorRequest::default().with_coordinator_keys(vec![text(id)]);
         let found = &client.call(4, &request).coordinators[0];
@@ -55,7 +55,7 @@ fn find_coordinator(client: &mut Client, id: &str) {
     });
 }
 
-fn join_request(id: &str, member_id: StrBytes) -> JoinGroupRequest {
+pub(crate) fn join_request(id: &str, member_id: StrBytes) -> JoinGroupRequest {
     let protocol = JoinGroupRequestProtocol::default()
         .with_name(text("range"))
         .with_metadata(Bytes::from_static(b"metadata"));

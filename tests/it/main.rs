@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod full_disk;
+mod group_crash;
 mod groups;
 mod heavy_clients;
 mod log_dirs;
