@@ -34,6 +34,8 @@ transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=500
+group.consumer.min.heartbeat.interval.ms=500
+group.consumer.heartbeat.interval.ms=500
 """
 
 
@@ -50,7 +52,7 @@ def free_ports(count):
             s.close()
 
 
-def maven_libs(name, folder):
+def maven_libs(name, folder, version=APACHE_VERSION):
     """The folder with the jars that a pom.xml under compat-tests names, brought from Maven once; None without Maven."""
     libs = CACHE / name
     stamp = libs / ".complete"
@@ -60,7 +62,7 @@ def maven_libs(name, folder):
         libs.mkdir(parents=True, exist_ok=True)
         subprocess.run(
             ["mvn", "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies", f"-DoutputDirectory={libs}",
-             f"-Dkafka.version={APACHE_VERSION}"],
+             f"-Dkafka.version={version}"],
             cwd=ROOT / "compat-tests" / folder, check=True, stdout=sys.stderr)
         stamp.touch()
     return libs
