@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 import servers
 import wire
@@ -31,6 +32,43 @@ def tool(main_class, *arguments, data=None, code=0, timeout=90):
     if code is not None and done.returncode != code:
         raise AssertionError(f"{main_class} {arguments} ended with {done.returncode}:\n{printed}")
     return printed
+
+
+class Driver:
+    """Many commands in one JVM: Driver.java."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            servers.java_command("Driver.java", libs=os.environ["APACHE_LIBS"], heap="256m", jvm_flags=["-XX:+UseSerialGC"]),
+            cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __call__(self, main_class, *arguments):
+        """What a tool prints, with its exit code where that is not 0."""
+        words = [TOOLS + main_class, "--bootstrap-server", BOOTSTRAP, *map(str, arguments)]
+        self.process.stdin.write("\t".join(words) + "\n")
+        self.process.stdin.flush()
+        printed = []
+        for line in self.process.stdout:
+            text, end, code = line.partition("\0")
+            printed.append(text)
+            if end:
+                return "".join(printed) + ("" if code.strip() == "0" else f"exit code {code.strip()}\n")
+        raise AssertionError(f"the driver has ended in {main_class} {arguments}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+
+
+GROUPS = "consumer.group.ConsumerGroupCommand"
+
+
+def sorted_lines(text):
+    """Rows come in the order of hash maps."""
+    return "\n".join(sorted(text.splitlines()))
 
 
 def on_node(main_class, *arguments, **options):
@@ -240,6 +278,95 @@ def features():
     ]
 
 
+def reset_offsets():
+    """Every form of --reset-offsets, tried and carried out."""
+    topic, other, group, second = unique("tools-reset"), unique("tools-reset-other"), unique("g"), unique("h")
+    with Driver() as run:
+        run("TopicCommand", "--create", "--topic", topic, "--partitions", "2")
+        run("TopicCommand", "--create", "--topic", other, "--partitions", "1")
+        for name, partition in ((topic, 0), (topic, 1), (other, 0)):
+            subprocess.run(["kcat", "-P", "-b", BOOTSTRAP, "-t", name, "-p", str(partition)], input="".join(f"{i}\n" for i in range(10)),
+                           text=True, check=True)
+        printed = []
+
+        def reset(*arguments, what=("--group", group, "--topic", topic), how="--dry-run"):
+            text = run(GROUPS, "--reset-offsets", *what, *arguments, how)
+            printed.append(" ".join(["#", *arguments, how]) + "\n" + sorted_lines(text))
+            return text
+
+        reset("--to-earliest")
+        reset("--to-latest", how="--execute")
+        reset("--shift-by", "-4", how="--execute")
+        reset("--to-current")
+        reset("--shift-by", "100")
+        reset("--shift-by", "-100")
+        reset("--to-offset", "7", how="--execute")
+        reset("--to-offset", "99")
+        reset("--to-offset", "-1")
+        reset("--to-datetime", "2020-01-01T00:00:00.000")
+        reset("--to-datetime", "2120-01-01T00:00:00.000")
+        reset("--by-duration", "PT0S")
+        reset("--by-duration", "P3650D", how="--execute")
+        reset("--to-latest", what=("--group", group, "--topic", f"{topic}:1"), how="--execute")
+        reset("--to-latest", what=("--group", group, "--topic", f"{topic}:0,1", "--topic", other), how="--execute")
+        exported = reset("--to-current", "--export", what=("--group", group, "--all-topics"))
+        reset("--to-earliest", what=("--group", group, "--all-topics"))
+        reset("--to-earliest", what=("--group", second, "--topic", other), how="--execute")
+        reset("--to-offset", "3", what=("--group", group, "--group", second, "--topic", other), how="--execute")
+        with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+            file.write(exported.replace(",10", ",4"))
+            file.flush()
+            printed.append(sorted_lines(run(GROUPS, "--reset-offsets", "--group", group, "--from-file", file.name, "--dry-run")))
+            printed.append(sorted_lines(run(GROUPS, "--reset-offsets", "--group", group, "--from-file", file.name, "--execute")))
+        reset("--to-earliest", what=("--group", group, "--topic", unique("none")))
+        printed.append(sorted_lines(run(GROUPS, "--describe", "--group", group, "--offsets")))
+        printed.append("# delete offsets\n" + sorted_lines(run(GROUPS, "--delete-offsets", "--group", group, "--topic", f"{topic}:1", "--topic", other)))
+        printed.append(sorted_lines(run(GROUPS, "--describe", "--group", group, "--offsets")))
+        printed.append(sorted_lines(run(GROUPS, "--delete-offsets", "--group", group, "--topic", unique("none"))))
+        printed.append(sorted_lines(run(GROUPS, "--delete-offsets", "--group", unique("none"), "--topic", topic)))
+        printed += [sorted_lines(run(GROUPS, "--delete", "--group", name)) for name in (group, second)]
+    text = "\n".join(printed)
+    # Names of this run that are not masked below, and the stack traces' source lines.
+    text = re.sub(r"none-[0-9a-f]{12}", "<none>", text)
+    return {topic: "<topic>", other: "<other>", group: "<group>", second: "<second>"}, [text]
+
+
+def live_group():
+    """A group with members: what the tools show, and what they refuse."""
+    topic, group = unique("tools-live"), unique("g")
+    with Driver() as run:
+        run("TopicCommand", "--create", "--topic", topic, "--partitions", "3")
+        members = [subprocess.Popen(["kcat", "-b", BOOTSTRAP, "-X", f"client.id=client-{number}", "-X", "session.timeout.ms=6000",
+                                     "-X", "heartbeat.interval.ms=300", "-X", "auto.offset.reset=earliest", "-G", group, topic],
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for number in (1, 2)]
+        try:
+            deadline = time.monotonic() + 60
+            while " 2\n" not in (state := re.sub(r" +\n", "\n", run(GROUPS, "--describe", "--group", group, "--state"))) or "Stable" not in state:
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"the group is not stable: {state}")
+            subprocess.run(["kcat", "-P", "-b", BOOTSTRAP, "-t", topic, "-p", "0"], input="1\n2\n3\n", text=True, check=True)
+            printed = [state]
+
+            def show(*arguments):
+                text = re.sub(r"client-(\d)-[0-9a-f-]{36}", r"client-\1-<uuid>", run(GROUPS, *arguments))
+                printed.append(" ".join(["#", *arguments]) + "\n" + sorted_lines(text))
+
+            show("--describe", "--group", group, "--members")
+            show("--describe", "--group", group, "--members", "--verbose")
+            show("--describe", "--group", group, "--state", "--verbose")
+            show("--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute")
+            show("--delete", "--group", group)
+            show("--delete-offsets", "--group", group, "--topic", topic)
+            for state in ("Stable", "stable,Empty", "Dead"):
+                listed = run(GROUPS, "--list", "--state", state)
+                printed.append(f"# --list --state {state}: {[line for line in listed.splitlines() if group in line or 'rror' in line or 'nvalid' in line]}")
+        finally:
+            for member in members:
+                member.terminate()
+                member.wait(timeout=30)
+    return {topic: "<topic>", group: "<group>"}, printed
+
+
 def cluster():
     return {}, [re.sub(r"Cluster ID: \S{22}", "Cluster ID: <id>", tool("ClusterTool", "cluster-id", "--bootstrap-server", BOOTSTRAP))]
 
@@ -385,6 +512,8 @@ def main():
     same("console", console)
     same("get-offsets", offsets)
     same("consumer-groups", groups)
+    same("consumer-groups reset-offsets", reset_offsets)
+    same("consumer-groups live", live_group)
     same("cluster", cluster)
     same("delete-records", delete_records)
     same("log-dirs", log_dirs)
