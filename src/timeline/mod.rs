@@ -15,6 +15,8 @@ pub struct TimelineMap<K, V> {
     before: BTreeMap<K, VecDeque<(i64, Option<V>)>>,
     /// The uncommitted changes in order.
     changes: VecDeque<(i64, K)>,
+    /// Changes below are committed, those to come too: while a log is read, what is known to be committed needs no past.
+    committed: i64,
 }
 
 impl<K, V> Default for TimelineMap<K, V> {
@@ -23,6 +25,7 @@ impl<K, V> Default for TimelineMap<K, V> {
             latest: BTreeMap::new(),
             before: BTreeMap::new(),
             changes: VecDeque::new(),
+            committed: 0,
         }
     }
 }
@@ -105,6 +108,9 @@ impl<K: Ord + Clone, V: Clone> TimelineMap<K, V> {
 
     /// Returns the value before.
     pub fn insert(&mut self, offset: i64, key: K, value: V) -> Option<V> {
+        if offset < self.committed {
+            return self.latest.insert(key, value);
+        }
         let previous = self.latest.insert(key.clone(), value);
         self.remember(offset, key, previous.clone());
         previous
@@ -113,12 +119,16 @@ impl<K: Ord + Clone, V: Clone> TimelineMap<K, V> {
     /// Returns the value before.
     pub fn remove(&mut self, offset: i64, key: &K) -> Option<V> {
         let previous = self.latest.remove(key)?;
+        if offset < self.committed {
+            return Some(previous);
+        }
         self.remember(offset, key.clone(), Some(previous.clone()));
         Some(previous)
     }
 
-    /// Records below `committed` are committed: their changes can no longer be taken back.
+    /// Records below `committed` are committed, also those that are applied later: their changes cannot be taken back.
     pub fn commit(&mut self, committed: i64) {
+        self.committed = self.committed.max(committed);
         while self
             .changes
             .front()

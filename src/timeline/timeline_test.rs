@@ -35,6 +35,21 @@ fn revert_restores_and_commit_forgets() {
 }
 
 #[test]
+fn change_that_is_committed_before_it_is_made_has_no_past() {
+    let mut map = TimelineMap::default();
+    map.commit(10);
+    map.insert(1, "a", 1);
+    map.insert(2, "a", 2);
+    map.insert(3, "b", 3);
+    map.remove(4, &"b");
+    map.insert(10, "a", 5);
+    map.revert(10);
+    assert_eq!(map.get("a"), Some(&2));
+    assert_eq!(map.get("b"), None);
+    assert_eq!(map.get_at("a", 10), Some(&2));
+}
+
+#[test]
 fn random_operations_agree_with_whole_copies() {
     for seed in 0..50 {
         let mut random = fastrand::Rng::with_seed(seed);

@@ -58,6 +58,8 @@ pub fn load<S: CoordinatorShard>(
         if bytes.is_empty() {
             break;
         }
+        // Told before they are replayed: a shard need not remember how it was before a record that is committed.
+        shard.commit(offsets(log)?.high_watermark);
         for batch in Batches::of_bytes(&bytes) {
             let (header, batch) = match batch {
                 Ok(batch) => batch,
@@ -80,8 +82,6 @@ pub fn load<S: CoordinatorShard>(
             }
             loaded.end_offset = header.next_offset();
         }
-        loaded.high_watermark = offsets(log)?.high_watermark;
-        shard.commit(loaded.end_offset.min(loaded.high_watermark));
     }
     loaded.high_watermark = offsets(log)?.high_watermark.min(loaded.end_offset);
     shard.commit(loaded.high_watermark);
