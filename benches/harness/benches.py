@@ -290,6 +290,67 @@ def tools(round, system):
     round.lower("kafka-e2e-latency: p99", "ms", float(re.search(r"99th = (\d+)", text)[1]))
 
 
+def with_properties(system, *lines):
+    """The system's node again, with more in its file; `fresh()` forgets it."""
+    system.stop()
+    with open(system.server.properties, "a") as properties:
+        properties.writelines(f"{line}\n" for line in lines)
+    system.start()
+
+
+@bench("groups", rounds=3, systems=("apache", "kavka"))
+def groups(round, system):
+    """500 members that join one group at once, commits, and the load of a partition with a million of them."""
+    # With the delay, which lets members come together, the delay would be measured.
+    with_properties(system, "group.initial.rebalance.delay.ms=0", "group.consumer.max.size=1000", "offsets.topic.num.partitions=1",
+                    "group.consumer.min.heartbeat.interval.ms=50", "group.consumer.heartbeat.interval.ms=100")
+    members = max(10, int(500 * min(1, round.scale)))
+    topic = system.topic(members)
+    for protocol in ("classic", "consumer"):
+        if not round.wants(f"join {protocol}"):
+            continue
+        for group in ("warm-up", "measured"):
+            done = system.load("join", topic=topic, members=members, protocol=protocol, group=f"{protocol}-{group}")
+        round.lower(f"{members} members join one {protocol} group", "ms", done["seconds"] * 1000)
+        round.lower(f"{members} members join one {protocol} group: CPU", "s", done["broker_cpu_seconds"])
+    if round.wants("commits"):
+        system.load("commits", topic=topic, seconds=round.seconds(5))
+        done = system.load("commits", topic=topic, seconds=round.seconds(5))
+        round.higher("commits, 32 connections", "/s", done["commits"] / done["seconds"])
+        round.lower("commits: CPU", "s/million", done["broker_cpu_seconds"] / done["commits"] * 1e6)
+    if round.wants("load"):
+        load_of_a_million(round, system)
+
+
+def load_of_a_million(round, system):
+    """From the start of the node to the first committed offset that it answers; and what of it is the load, as the node's own log tells."""
+    partitions = 1000
+    topic = system.topic(partitions)
+    commits = max(10_000, int(1_000_000 * round.scale))
+    system.load("fill", topic=topic, partitions=partitions, commits=commits)
+    system.stop()
+    log_before = system.log_path.stat().st_size
+    waiter = subprocess.Popen(system.load_command("fetched", topic=topic, group="fill-0"), stdout=subprocess.PIPE, text=True)
+    try:
+        waiter.stdout.readline()  # ready
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        system.spawn()
+        answer = json.loads(waiter.communicate(timeout=150)[0])
+    finally:
+        waiter.kill()
+        waiter.wait()
+    if answer["offset"] <= 0:
+        raise RuntimeError(f"{system.kind}: no offset is there after the start: {answer}")
+    round.lower("start with a million commits to the first offset", "ms", (answer["fetched_ns"] - before) / 1e6)
+    with open(system.log_path, "rb") as log:
+        log.seek(log_before)
+        text = log.read().decode(errors="replace")
+    told = re.search(r"Finished loading of metadata from __consumer_offsets-0 with epoch \d+ in (\d+)ms", text) \
+        or re.search(r"loaded a coordinator .*__consumer_offsets-0.* ms=(\d+)", re.sub("\x1b\\[[0-9;]*m", "", text))
+    if told:
+        round.lower("load of a million commits", "ms", float(told[1]))
+
+
 @bench("cold", rounds=3)
 def cold(round, system):
     """Reads from the disk, the page cache dropped before."""

@@ -10,11 +10,16 @@
 //!     kavka-load keyed     --address A --topic T --bytes B --keys K   records for a compacted topic
 //!     kavka-load digest    --directory D               of the records in a partition's folder
 //!     kavka-load connect   --address A --connections N hold idle connections until stdin ends
+//!     kavka-load join      --address A --group G --topic T --members 500 --protocol classic|consumer
+//!     kavka-load commits   --address A --topic T       commits of many groups, for some seconds
+//!     kavka-load fill      --address A --topic T       a million commits
+//!     kavka-load fetched   --address A --topic T --group G   retry until a committed offset is answered
 //!     kavka-load bare      --address A --directory D   the limit: socket to file, file to socket by sendfile, no more
 
 mod admin;
 mod bare;
 mod batch;
+mod group;
 mod histogram;
 mod keyed;
 mod run;
@@ -101,6 +106,10 @@ fn main() -> Result<()> {
         "keyed" => keyed::produce(arguments),
         "digest" => keyed::digest(arguments),
         "connect" => admin::connect(arguments),
+        "join" => group::join(arguments),
+        "commits" => group::commits(arguments),
+        "fill" => group::fill(arguments),
+        "fetched" => group::fetched(arguments),
         "bare" => bare::serve(arguments),
         other => bail!("unknown command {other}"),
     }

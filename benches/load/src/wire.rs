@@ -28,6 +28,33 @@ impl Request {
         request
     }
 
+    /// With header version 2: tagged fields, none here. What follows has compact lengths.
+    pub fn flexible(api_key: i16, version: i16) -> Request {
+        let mut request = Request::new(api_key, version);
+        request.i8(0);
+        request
+    }
+
+    pub fn bytes(&mut self, value: &[u8]) -> &mut Request {
+        self.bytes.extend_from_slice(value);
+        self
+    }
+
+    /// The compact length of an array: one more than it has, as a varint.
+    pub fn length(&mut self, count: usize) -> &mut Request {
+        let mut rest = count + 1;
+        while rest >= 0x80 {
+            self.bytes.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.bytes.push(rest as u8);
+        self
+    }
+
+    pub fn compact_string(&mut self, value: &[u8]) -> &mut Request {
+        self.length(value.len()).bytes(value)
+    }
+
     pub fn i8(&mut self, value: i8) -> &mut Request {
         self.bytes.extend_from_slice(&value.to_be_bytes());
         self
@@ -169,6 +196,28 @@ impl<'a> Answer<'a> {
         let (taken, rest) = self.bytes.split_at(count);
         self.bytes = rest;
         Ok(taken)
+    }
+
+    pub fn i8(&mut self) -> Result<i8> {
+        Ok(self.take(1)?[0] as i8)
+    }
+
+    /// A compact length; of null it is 0.
+    pub fn length(&mut self) -> Result<usize> {
+        let mut length = 0;
+        for shift in (0..35).step_by(7) {
+            let byte = self.take(1)?[0];
+            length |= usize::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(length.saturating_sub(1));
+            }
+        }
+        bail!("a length that does not end")
+    }
+
+    pub fn compact_string(&mut self) -> Result<&'a [u8]> {
+        let length = self.length()?;
+        self.take(length)
     }
 
     pub fn i16(&mut self) -> Result<i16> {
