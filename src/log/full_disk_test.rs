@@ -219,6 +219,44 @@ fn what_a_start_gave_up_for_the_metadata_log_is_not_taken_by_appends() {
 }
 
 #[test]
+fn deletion_needs_no_room_for_other_names() {
+    let node = new_node();
+    for _ in 0..10 {
+        node.append(&batch(10, 60, NOW), 0).unwrap();
+    }
+    let end = node.log.log_end_offset();
+    let held = Arc::clone(&node.log.segments.load()[0]);
+    node.disk
+        .fail_from(SimOperation::Rename, 0, io::ErrorKind::StorageFull);
+    node.log.maybe_increment_log_start_offset(end).unwrap();
+    assert!(node.log.delete_old_segments(NOW).unwrap() > 3);
+    assert!(!node.disk.exists(Path::new("/d/t-0/00000000000000000000.log")));
+    // Who is at it reads on.
+    let read = held.read(0, 1 << 20, Some(held.size()), true).unwrap().unwrap();
+    assert!(read.size_in_bytes() > 0);
+    let mut bytes = vec![0; read.size_in_bytes()];
+    assert_eq!(read.slices[0].file.read_at(&mut bytes, 0).unwrap(), bytes.len());
+    node.clock.advance(2_000);
+    node.manager.run_deletion(i64::MAX);
+    // A log that begins anew at the same offset keeps its files.
+    node.disk.heal();
+    node.log.truncate_fully_and_start_at(0, None).unwrap();
+    node.append(&batch(1, 1, NOW), 0).unwrap();
+    node.manager.run_deletion(i64::MAX);
+    node.check();
+    node.disk
+        .fail_from(SimOperation::Rename, 0, io::ErrorKind::StorageFull);
+    node.manager.async_delete(&tp()).unwrap();
+    assert!(node.is_online());
+    assert!(!node.disk.exists(Path::new("/d/t-0")));
+    node.disk.heal();
+    let log = node.manager.get_or_create(&tp(), None, config()).unwrap();
+    assert_eq!(log.log_end_offset(), 0);
+    node.manager.run_deletion(i64::MAX);
+    assert!(node.disk.exists(Path::new("/d/t-0")));
+}
+
+#[test]
 fn tail_that_cannot_be_cut_off_is_cut_off_before_the_next_append() {
     let node = new_node();
     node.append(&batch(3, 60, NOW), 0).unwrap();

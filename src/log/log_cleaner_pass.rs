@@ -401,7 +401,10 @@ impl<'a> CleanerPass<'a> {
             Ok(false) => CleanError::Aborted,
             Err(error) => error,
         };
-        if let Err(error) = cleaned.remove_files() {
+        // Where the directory failed the replacement may have begun: then the new files are all that is left of the records.
+        if target.log.log_dir.is_online()
+            && let Err(error) = cleaned.remove_files()
+        {
             tracing::debug!(
                 "{}: {error}; a start removes it",
                 cleaned.log_handle().path().display()

@@ -389,6 +389,47 @@ fn full_disk_ends_the_cleaning_and_nothing_else() {
     assert_eq!(records(&fixture.log).len(), 1);
 }
 
+/// The newest value of every key stays whatever call of a cleaning fails, and a full disk is cleaned later.
+#[test]
+fn failure_at_any_call_of_a_cleaning_loses_no_record() {
+    for kind in [io::ErrorKind::StorageFull, io::ErrorKind::Other] {
+        for n in 0..1_000 {
+            let fixture = fixture_at(NOW, &[]);
+            for value in ["1", "2", "3"] {
+                fixture.append(&[("a", Some(value)), ("b", Some(value)), ("c", Some(value))]);
+                fixture.log.roll().unwrap();
+            }
+            let before = fixture.disk.changes();
+            fixture.disk.fail_nth(SimOperation::AnyChange, n, kind);
+            fixture.manager.clean_all(&LogCleanerConfig::default());
+            let is_past_the_end = fixture.disk.changes() - before <= n;
+            fixture.disk.heal();
+            let is_online = fixture.manager.is_log_dir_online(Path::new("/d"));
+            let (manager, log) = if is_online {
+                assert!(fixture.manager.uncleanable_partitions().is_empty(), "call {n}");
+                (fixture.manager, fixture.log)
+            } else {
+                fixture.disk.crash_process();
+                let dirs = [PathBuf::from("/d")];
+                let manager = open_manager(fixture.disk.clone(), fixture.clock.clone(), &dirs);
+                manager.load_logs(&|_| compacted(&[]), &|_| false).unwrap();
+                let log = manager.get(&tp()).unwrap();
+                log.update_high_watermark(log.log_end_offset());
+                (manager, log)
+            };
+            fixture.clock.advance(NO_SPACE_BACKOFF_MS);
+            manager.clean_all(&LogCleanerConfig::default());
+            log.check_invariants();
+            let left: Vec<_> = records(&log).into_iter().map(|(offset, _, _)| offset).collect();
+            assert_eq!(left, [6, 7, 8], "call {n}, {kind}");
+            if is_past_the_end {
+                assert!(n > 20, "a cleaning has {n} calls");
+                break;
+            }
+        }
+    }
+}
+
 #[test]
 fn truncation_below_the_checkpoint_makes_what_follows_dirty() {
     let fixture = fixture_at(NOW, &[]);

@@ -17,7 +17,7 @@ use super::open_file_cache::{DELETED_SUFFIX, FileKind, file_name, remove_if_exis
 use super::producer_files::ProducerFiles;
 use super::unified_log::{Segments, Writer};
 use super::{LogError, LogOffsetMetadata, UnifiedLog};
-use crate::io::disk::OpenMode;
+use crate::io::disk::{OpenMode, is_no_space};
 
 /// What a roll does when a full disk does not take the producer snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -477,6 +477,13 @@ impl UnifiedLog {
             );
             segment
                 .change_suffix(DELETED_SUFFIX)
+                .or_else(|error| {
+                    if is_no_space(&error) {
+                        segment.remove_names()
+                    } else {
+                        Err(error)
+                    }
+                })
                 .map_err(|error| self.log_dir.fail(&segment.log_handle().path(), "renaming", error))?;
             if writer.producer_state.remove_snapshot(segment.base_offset()) {
                 let path = self.snapshot_path(segment.base_offset());
@@ -484,6 +491,10 @@ impl UnifiedLog {
                 deleted.push(DELETED_SUFFIX);
                 let deleted = PathBuf::from(deleted);
                 match self.context.disk.rename(&path, &deleted) {
+                    Err(error) if is_no_space(&error) => {
+                        remove_if_exists(&*self.context.disk, &path)
+                            .map_err(|error| self.log_dir.fail(&path, "deleting", error))?;
+                    }
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                         return Err(self.log_dir.fail(&path, "renaming", error));
                     }

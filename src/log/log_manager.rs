@@ -27,7 +27,7 @@ use super::log_move::IsAssigned;
 use super::recovery::LogLoader;
 use super::{LogConfig, LogError, Reserve, TopicPartition, UnifiedLog};
 use crate::io::clock::Clock;
-use crate::io::disk::{Disk, DiskLock};
+use crate::io::disk::{Disk, DiskLock, is_no_space};
 
 /// Called once for a log directory that went offline, from whatever thread met the error; must be quick.
 pub type LogDirFailureListener = Arc<dyn Fn(&Path, &LogError) + Send + Sync>;
@@ -623,17 +623,32 @@ impl LogManager {
 
     /// Gives the folder another name, the log goes on.
     pub(super) fn move_folder(&self, log: &UnifiedLog, name: &str) -> Result<PathBuf, LogError> {
+        let moved = self.move_folder_if_there_is_room(log, name)?;
+        moved.ok_or_else(|| {
+            log.log_dir
+                .fail(&log.dir(), "renaming", io::ErrorKind::StorageFull.into())
+        })
+    }
+
+    /// `None`: a full disk does not take the other name, and nothing is changed.
+    pub(super) fn move_folder_if_there_is_room(
+        &self,
+        log: &UnifiedLog,
+        name: &str,
+    ) -> Result<Option<PathBuf>, LogError> {
         let from = log.dir();
         let to = log.parent_dir().join(name);
-        self.disk()
-            .rename(&from, &to)
-            .map_err(|error| log.log_dir.fail(&from, "renaming", error))?;
+        match self.disk().rename(&from, &to) {
+            Ok(()) => {}
+            Err(error) if is_no_space(&error) => return Ok(None),
+            Err(error) => return Err(log.log_dir.fail(&from, "renaming", error)),
+        }
         log.dir.set_path(to.clone());
         self.disk()
             .sync_dir(&log.parent_dir())
             .map_err(|error| log.log_dir.fail(&log.parent_dir(), "flushing", error))?;
         tracing::info!("{}: the folder is {} now", log.topic_partition, to.display());
-        Ok(to)
+        Ok(Some(to))
     }
 
     /// The node's defaults changed: every log gets what `config_of` its topic says now.

@@ -146,11 +146,20 @@ impl LogManager {
         removed
     }
 
-    /// Renames the folder to `-delete`; its files go after `file.delete.delay.ms`.
+    /// Renames the folder to `-delete`; its files go after `file.delete.delay.ms`. At once where a full disk does not take
+    /// the name: who still reads is told that the log is closed.
     pub(super) fn set_aside_for_deletion(&self, log: &UnifiedLog) -> Result<(), LogError> {
         let delay_ms = log.config().file_delete_delay_ms;
         let name = Folder::deleted_name(&log.topic_partition, Uuid::from_u128(self.random_id()));
-        let path = self.rename_folder(log, &name)?;
+        log.mark_closed();
+        let Some(path) = self.move_folder_if_there_is_room(log, &name)? else {
+            let path = log.dir();
+            tracing::info!("{}: no room for another name, removing it", log.topic_partition);
+            return self
+                .disk()
+                .remove_dir_all(&path)
+                .map_err(|error| log.log_dir.fail(&path, "deleting", error));
+        };
         let due_ms = self.context.clock.now_ms().saturating_add(delay_ms);
         let log_dir = Arc::clone(&log.log_dir);
         self.context

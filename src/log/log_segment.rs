@@ -625,6 +625,11 @@ impl LogSegment {
         self.log.get()?.modified_ms()
     }
 
+    /// Instead of a rename, where a full disk does not take the new names.
+    pub fn remove_names(&self) -> io::Result<()> {
+        self.handles().iter().try_for_each(|handle| handle.remove_name())
+    }
+
     pub fn remove_files(&self) -> io::Result<()> {
         self.handles().iter().try_for_each(|handle| handle.remove())
     }

@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //! - after a kill or a failed write all that was acknowledged is there, and at most the append that failed besides;
-//! - after power loss all below the recovery point is there, and what follows is a prefix of records that were once
+//! - after power loss all below the recovery point (with flush.messages=1: all that was acknowledged) is there, and what follows is a prefix of records that were once
 //!   written at these offsets;
 //! - after a clean shutdown (and power loss) the log is what it was;
 //! - every batch lies in the leader epoch that its header has; offsets are in order (`check_invariants`);
@@ -51,6 +51,8 @@ struct Model {
     start: i64,
     checkpointed_start: i64,
     end: i64,
+    /// With flush.messages=1: the end of what was acknowledged.
+    flushed_end: i64,
     next_value: u64,
     epoch: i32,
     producer_id: i64,
@@ -58,8 +60,15 @@ struct Model {
     last_produced: Option<LastProduced>,
 }
 
-fn config() -> LogConfig {
+fn config(seed: u64) -> LogConfig {
+    // Every fourth log makes each append durable before it acknowledges it.
+    let flush_messages = if seed.is_multiple_of(4) {
+        "1"
+    } else {
+        "9223372036854775807"
+    };
     config_with(&[
+        ("flush.messages", flush_messages),
         ("internal.segment.bytes", "1500"),
         ("index.interval.bytes", "200"),
         ("segment.index.bytes", "96"),
@@ -72,10 +81,10 @@ fn tp() -> TopicPartition {
     TopicPartition::new("t", 0)
 }
 
-fn open(disk: &Arc<SimDisk>, clock: &Arc<TestClock>) -> (LogManager, Arc<UnifiedLog>) {
+fn open(disk: &Arc<SimDisk>, clock: &Arc<TestClock>, seed: u64) -> (LogManager, Arc<UnifiedLog>) {
     let manager = open_manager(disk.clone(), clock.clone(), &[PathBuf::from("/d")]);
-    manager.load_logs(&|_| config(), &|_| false).unwrap();
-    let log = manager.get_or_create(&tp(), None, config()).unwrap();
+    manager.load_logs(&|_| config(seed), &|_| false).unwrap();
+    let log = manager.get_or_create(&tp(), None, config(seed)).unwrap();
     (manager, log)
 }
 
@@ -122,7 +131,7 @@ impl Model {
     fn new(seed: u64) -> Self {
         let disk = Arc::new(SimDisk::new());
         let clock = TestClock::at(NOW);
-        let (manager, log) = open(&disk, &clock);
+        let (manager, log) = open(&disk, &clock, seed);
         Self {
             seed,
             random: fastrand::Rng::with_seed(seed),
@@ -135,6 +144,7 @@ impl Model {
             start: 0,
             checkpointed_start: 0,
             end: 0,
+            flushed_end: 0,
             next_value: 0,
             epoch: 0,
             producer_id: 5,
@@ -201,6 +211,9 @@ impl Model {
             });
         }
         self.log.update_high_watermark(self.end);
+        if self.log.config().flush_messages == 1 {
+            self.flushed_end = self.end;
+        }
     }
 
     fn truncate(&mut self) {
@@ -224,6 +237,7 @@ impl Model {
         }
         self.records = left;
         self.end = self.log.log_end_offset();
+        self.flushed_end = self.flushed_end.min(self.end);
         assert_eq!(self.end, target.min(self.end));
         self.forget_producer();
     }
@@ -262,7 +276,7 @@ impl Model {
     }
 
     fn reopen(&mut self) {
-        let (manager, log) = open(&self.disk, &self.clock);
+        let (manager, log) = open(&self.disk, &self.clock, self.seed);
         self.manager = manager;
         self.log = log;
         self.log.update_high_watermark(self.log.log_end_offset());
@@ -324,7 +338,7 @@ impl Model {
     }
 
     fn lose_power(&mut self) {
-        let durable = self.log.recovery_point();
+        let durable = self.log.recovery_point().max(self.flushed_end);
         let durable_start = self.checkpointed_start.max(self.start);
         self.disk.lose_power(self.random.u64(..));
         self.reopen();
@@ -468,7 +482,7 @@ fn bit_flip_above_the_recovery_point_ends_the_log_before_the_damaged_batch() {
         }
         model.disk.flip_bit(active.as_ref(), bit).unwrap();
         model.disk.crash_process();
-        let (_manager, log) = open(&model.disk, &model.clock);
+        let (_manager, log) = open(&model.disk, &model.clock, model.seed);
         log.check_invariants();
         assert!(log.log_end_offset() <= model.end);
         let bytes = log.read_bytes(0, 1 << 20, FetchIsolation::LogEnd, true).unwrap();

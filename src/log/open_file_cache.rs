@@ -3,7 +3,8 @@
 //! Owns the bound on descriptors (common machines give a process 20,000, and connections need theirs). A file that
 //! somebody uses at the moment stays open until he is done, so the bound may be passed by as many.
 //! Invariants: a handle's path follows its partition's folder and its own suffix, so that a file can be opened again
-//! after a rename; no lock is taken while a file is open already.
+//! after a rename; no lock is taken while a file is open already; no lock that others need is held while the disk works
+//! (one that stalls would stall them).
 
 use std::collections::VecDeque;
 use std::io;
@@ -101,6 +102,10 @@ pub(crate) struct FileHandle {
     suffix: AtomicU8,
     open: ArcSwapOption<Arc<dyn DiskFile>>,
     used: AtomicBool,
+    /// Held while the file is opened or renamed.
+    opening: Mutex<()>,
+    /// The file has no name any more: it stays open as long as somebody may read it.
+    is_nameless: AtomicBool,
 }
 
 impl FileHandle {
@@ -118,6 +123,8 @@ impl FileHandle {
             suffix: AtomicU8::new(0),
             open: ArcSwapOption::empty(),
             used: AtomicBool::new(false),
+            opening: Mutex::new(()),
+            is_nameless: AtomicBool::new(false),
         })
     }
 
@@ -200,7 +207,7 @@ impl FileHandle {
             .join(file_name(self.base_offset, self.kind) + SUFFIXES[index]);
         self.dir.mark_dirty();
         // Nobody may look for the file between its rename and the change of our path.
-        let _opens = self.cache.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         match self.disk().rename(&from, &to) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => {
@@ -210,8 +217,25 @@ impl FileHandle {
         }
     }
 
+    /// Removes the file's name at once; who has the handle can read on until `remove`. For a full disk, which may not have
+    /// the room for another name.
+    pub fn remove_name(self: &Arc<Self>) -> io::Result<()> {
+        match self.get() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => drop(opened?),
+        }
+        // From here on it is not closed to make room.
+        self.is_nameless.store(true, Ordering::Release);
+        self.get()?;
+        self.dir.mark_dirty();
+        remove_if_exists(self.disk(), &self.path())
+    }
+
     pub fn remove(&self) -> io::Result<()> {
         self.close();
+        if self.is_nameless.load(Ordering::Acquire) {
+            return Ok(());
+        }
         self.dir.mark_dirty();
         remove_if_exists(self.disk(), &self.path())
     }
@@ -250,7 +274,7 @@ impl OpenFileCache {
     }
 
     fn open(&self, handle: &Arc<FileHandle>, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let _opening = handle.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if mode != OpenMode::CreateTruncate
             && let Some(file) = &*handle.open.load()
         {
@@ -262,6 +286,7 @@ impl OpenFileCache {
             result => result?,
         };
         self.opened.fetch_add(1, Ordering::Relaxed);
+        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         self.make_room(&mut ring);
         handle.open.store(Some(Arc::new(Arc::clone(&file))));
         handle.used.store(true, Ordering::Relaxed);
@@ -283,7 +308,8 @@ impl OpenFileCache {
             if handle.open.load().is_none() {
                 continue;
             }
-            if handle.used.swap(false, Ordering::Relaxed) {
+            let is_nameless = handle.is_nameless.load(Ordering::Acquire);
+            if handle.used.swap(false, Ordering::Relaxed) || is_nameless {
                 ring.push_back(weak);
             } else {
                 handle.close();
