@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bad_input;
+mod configs;
 mod full_disk;
 mod group_crash;
 mod groups;
