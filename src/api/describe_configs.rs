@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::config::describe::{self, ConfigSource, ConfigSynonym, DescribedConfig};
-use crate::config::{ConfigDefinition, ConfigError, KafkaConfig, client_metrics_config};
+use crate::config::{ConfigError, KafkaConfig, client_metrics_config};
 use crate::controller::topic_name;
 use crate::metadata::{ConfigResource, ConfigResourceType, MetadataImage};
 use crate::protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -80,7 +80,7 @@ fn describe(
         ConfigResourceType::Group if name.is_empty() => {
             Err(invalid("Group name must not be empty".to_owned()))
         }
-        ConfigResourceType::Group => Ok(group(config, &overrides(image, resource))),
+        ConfigResourceType::Group => Ok(describe::group_configs(config, &overrides(image, resource))),
         ConfigResourceType::Unknown => Err(invalid(ErrorCode::InvalidRequest.message().to_owned())),
     }
 }
@@ -143,77 +143,6 @@ fn client_metrics(overrides: &BTreeMap<String, String>) -> Vec<DescribedConfig> 
         }
     });
     described.collect()
-}
-
-/// A group's configs: its own over the node's `group.*` keys over the defaults.
-fn group(config: &KafkaConfig, overrides: &BTreeMap<String, String>) -> Vec<DescribedConfig> {
-    ConfigDefinition::group()
-        .keys()
-        .iter()
-        .filter(|key| !key.is_internal)
-        .map(|key| {
-            let (synonym, default) = group_default(config, key.name, key.default);
-            let mut synonyms = vec![synonym];
-            if let Some(value) = overrides.get(key.name) {
-                synonyms.insert(
-                    0,
-                    ConfigSynonym {
-                        name: key.name.to_owned(),
-                        value: Some(value.clone()),
-                        source: ConfigSource::GroupConfig,
-                    },
-                );
-            }
-            DescribedConfig {
-                name: key.name.to_owned(),
-                value: overrides.get(key.name).cloned().or(default),
-                read_only: false,
-                source: synonyms[0].source,
-                is_sensitive: false,
-                synonyms,
-                config_type: Some(key.config_type),
-            }
-        })
-        .collect()
-}
-
-/// What a group without settings of its own gets, and whence.
-fn group_default(
-    config: &KafkaConfig,
-    name: &str,
-    default: Option<&'static str>,
-) -> (ConfigSynonym, Option<String>) {
-    let broker_key = match name {
-        "streams.assignor.name" => "group.streams.assignors".to_owned(),
-        _ => format!("group.{name}"),
-    };
-    let definition = ConfigDefinition::broker();
-    let synonym_name = match definition.get(&broker_key) {
-        Some(_) => broker_key,
-        None => name.to_owned(),
-    };
-    let set = config.original(&synonym_name);
-    let value = match set {
-        Some(value) => Some(value),
-        None => definition.get(&synonym_name).map_or(default, |key| key.default),
-    };
-    // Lists in the table are written in brackets; on the wire they are not.
-    let value = value.map(|value| {
-        value
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .replace(", ", ",")
-    });
-    let source = match set {
-        Some(_) => ConfigSource::StaticBrokerConfig,
-        None => ConfigSource::DefaultConfig,
-    };
-    let synonym = ConfigSynonym {
-        name: synonym_name,
-        value: value.clone(),
-        source,
-    };
-    (synonym, value)
 }
 
 fn result(

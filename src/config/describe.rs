@@ -139,6 +139,52 @@ pub fn topic_configs(
         .collect()
 }
 
+/// Every config of a group: its own over the nodes' `group.*` keys, with all their sources, over the defaults.
+pub fn group_configs(config: &KafkaConfig, overrides: &BTreeMap<String, String>) -> Vec<DescribedConfig> {
+    let shown = ConfigDefinition::group()
+        .keys()
+        .iter()
+        .filter(|key| !key.is_internal);
+    let described = shown.map(|key| {
+        let mut synonyms = group_synonyms(config, key);
+        if let Some(value) = overrides.get(key.name) {
+            let own = ConfigSynonym {
+                name: key.name.to_owned(),
+                value: Some(value.clone()),
+                source: ConfigSource::GroupConfig,
+            };
+            synonyms.insert(0, own);
+        }
+        let first = synonyms.first();
+        DescribedConfig {
+            name: key.name.to_owned(),
+            value: first.and_then(|first| first.value.clone()),
+            read_only: false,
+            source: first.map_or(ConfigSource::DefaultConfig, |first| first.source),
+            is_sensitive: false,
+            config_type: Some(key.config_type),
+            synonyms,
+        }
+    });
+    described.collect()
+}
+
+/// What the nodes say of a group's key.
+fn group_synonyms(config: &KafkaConfig, key: &ConfigKey) -> Vec<ConfigSynonym> {
+    let broker_key = match key.name {
+        "streams.assignor.name" => "group.streams.assignors".to_owned(),
+        name => format!("group.{name}"),
+    };
+    if ConfigDefinition::broker().get(&broker_key).is_some() {
+        return synonyms_of(config, &broker_key, false);
+    }
+    vec![ConfigSynonym {
+        name: key.name.to_owned(),
+        value: key.default.map(str::to_owned),
+        source: ConfigSource::DefaultConfig,
+    }]
+}
+
 /// A value as Kafka writes it: lists joined by commas without spaces; `None` is null.
 pub fn to_text(value: &ConfigValue) -> Option<String> {
     match value {

@@ -178,3 +178,60 @@ fn cluster_default_described_has_only_what_is_set() {
         "min.insync.replicas|1|DynamicDefaultBrokerConfig"
     );
 }
+
+#[test]
+fn groups_show_every_source_of_the_nodes_keys() {
+    let file = KafkaConfig::development_with(&[("group.share.heartbeat.interval.ms", "6000")]).unwrap();
+    let set = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    let interval = "group.consumer.assignment.interval.ms";
+    let config = file
+        .with_dynamic(&set(interval, "500"), &set(interval, "700"))
+        .unwrap();
+    let described = group_configs(&config, &set("consumer.assignment.interval.ms", "900"));
+    let of = |name: &str| {
+        let found = described.iter().find(|config| config.name == name).unwrap();
+        let synonyms = found.synonyms.iter();
+        let synonyms: Vec<_> = synonyms
+            .map(|synonym| (&*synonym.name, synonym.value.as_deref().unwrap(), synonym.source))
+            .collect();
+        (found.value.as_deref().unwrap(), found.source, synonyms)
+    };
+    // As Apache Kafka 4.4 answered.
+    assert_eq!(
+        of("consumer.assignment.interval.ms"),
+        (
+            "900",
+            ConfigSource::GroupConfig,
+            vec![
+                (
+                    "consumer.assignment.interval.ms",
+                    "900",
+                    ConfigSource::GroupConfig
+                ),
+                (interval, "700", ConfigSource::DynamicBrokerConfig),
+                (interval, "500", ConfigSource::DynamicDefaultBrokerConfig),
+                (interval, "1000", ConfigSource::DefaultConfig),
+            ]
+        )
+    );
+    let heartbeat = "group.share.heartbeat.interval.ms";
+    assert_eq!(
+        of("share.heartbeat.interval.ms"),
+        (
+            "6000",
+            ConfigSource::StaticBrokerConfig,
+            vec![
+                (heartbeat, "6000", ConfigSource::StaticBrokerConfig),
+                (heartbeat, "5000", ConfigSource::DefaultConfig),
+            ]
+        )
+    );
+    assert_eq!(
+        of("streams.assignor.name"),
+        (
+            "sticky",
+            ConfigSource::DefaultConfig,
+            vec![("group.streams.assignors", "sticky", ConfigSource::DefaultConfig)]
+        )
+    );
+}

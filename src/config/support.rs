@@ -344,6 +344,16 @@ fn is_harmless(refused: &Refused, key: &ConfigKey, text: &str) -> bool {
         })
 }
 
+/// Of changed keys, those that kavka accepts but does not act on.
+pub fn neglected(properties: &BTreeMap<String, String>) -> Vec<&str> {
+    let is_neglected = |name: &str| base_key(name).is_some_and(|key| !ACTED_ON.contains(&key.name));
+    properties
+        .keys()
+        .map(String::as_str)
+        .filter(|name| is_neglected(name))
+        .collect()
+}
+
 /// One line on the known keys without effect, one a unknown key, and Kafka's own doubts.
 pub(super) fn warnings(config: &KafkaConfig) -> Vec<String> {
     let mut warnings = Vec::new();

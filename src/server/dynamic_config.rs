@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::log_tasks::log_cleaner_config;
-use crate::config::{CurrentConfig, KafkaConfig};
+use crate::config::{CurrentConfig, KafkaConfig, support};
 use crate::log::LogManager;
 use crate::metadata::{ConfigResource, MetadataDelta, MetadataImage, MetadataPublisher};
 use crate::network::ConnectionLimits;
@@ -55,5 +55,13 @@ impl MetadataPublisher for DynamicConfigPublisher {
         let now = self.current.update(stored(&cluster_default), stored(&own));
         self.apply(&before, &now, image);
         tracing::info!("the node's configs were changed by the metadata log");
+        let stored = [now.dynamic_default(), now.dynamic_broker()];
+        let neglected: Vec<&str> = stored.into_iter().flat_map(support::neglected).collect();
+        if !neglected.is_empty() {
+            tracing::warn!(
+                "Configurations that kavka accepts but does not act on: {}.",
+                neglected.join(", ")
+            );
+        }
     }
 }

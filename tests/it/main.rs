@@ -12,6 +12,7 @@ mod heavy_clients;
 mod log_dirs;
 mod many_connections;
 mod odd_requests;
+mod offsets;
 mod restart;
 mod restart_topics;
 mod support;
