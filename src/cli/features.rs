@@ -64,7 +64,7 @@ pub(super) const FEATURES: &[Feature] = &[
         name: "group.version",
         levels: &[(1, 22)],
         dependency: None,
-        is_served: false,
+        is_served: true,
     },
     Feature {
         name: "eligible.leader.replicas.version",

@@ -104,6 +104,7 @@ fn standalone_format_prints_kafkas_lines_and_info_reads_it_back() {
         "Bootstrap metadata: BootstrapMetadata(records=[ApiMessageAndVersion(FeatureLevelRecord(\
          name='metadata.version', featureLevel=33) at version 0), ApiMessageAndVersion(FeatureLevelRecord(\
          name='eligible.leader.replicas.version', featureLevel=1) at version 0), ApiMessageAndVersion(\
+         FeatureLevelRecord(name='group.version', featureLevel=1) at version 0), ApiMessageAndVersion(\
          FeatureLevelRecord(name='transaction.version', featureLevel=2) at version 0)], metadataVersionLevel=33, \
          source=format command)\n\
          Formatting dynamic metadata voter directory /data with metadata.version 4.4-IV2.\n"

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 
 use super::cluster::VersionRange;
 use super::metadata_version::{
-    ELIGIBLE_LEADER_REPLICAS_VERSION, KRAFT_VERSION, MetadataVersion, TRANSACTION_VERSION,
+    ELIGIBLE_LEADER_REPLICAS_VERSION, GROUP_VERSION, KRAFT_VERSION, MetadataVersion, TRANSACTION_VERSION,
 };
 use crate::protocol::records::metadata::FeatureLevelRecord;
 
 /// What this build serves of each feature, by name; a feature that it serves at level 0 only is absent, as in Kafka.
 pub const SUPPORTED_FEATURES: &[(&str, VersionRange)] = &[
     (ELIGIBLE_LEADER_REPLICAS_VERSION, VersionRange { min: 0, max: 1 }),
+    (GROUP_VERSION, VersionRange { min: 0, max: 1 }),
     (KRAFT_VERSION, VersionRange { min: 0, max: 1 }),
     (
         MetadataVersion::FEATURE_NAME,

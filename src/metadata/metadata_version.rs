@@ -84,6 +84,8 @@ impl MetadataVersion {
 
 /// Name of the feature of KIP-966.
 pub const ELIGIBLE_LEADER_REPLICAS_VERSION: &str = "eligible.leader.replicas.version";
+/// Name of the feature of consumer groups (KIP-848).
+pub const GROUP_VERSION: &str = "group.version";
 /// Name of the feature that lives in control records only (KIP-853).
 pub const KRAFT_VERSION: &str = "kraft.version";
 /// Name of the feature that says what producers' transactions are like (KIP-890).
