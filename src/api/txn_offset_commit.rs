@@ -83,7 +83,7 @@ async fn commit(
     let guard = verified.guards.remove(&partition);
     broker
         .group_coordinator
-        .commit_transactional_offsets(request, guard)
+        .commit_transactional_offsets(request, guard, context.api_version >= 6)
         .await
 }
 

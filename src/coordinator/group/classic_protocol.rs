@@ -11,6 +11,7 @@ use super::classic_group::ClassicGroup;
 use super::classic_group::ClassicGroupState::{Dead, Empty};
 use super::classic_join::Join;
 use super::config::GroupConfig;
+use super::consumer_protocol::TIMER_RETRY_MS;
 use super::consumer_records;
 use super::owned;
 use super::records::GroupRecord;
@@ -297,6 +298,14 @@ impl GroupShard {
                 if result.is_ok() {
                     effects =
                         self.consumer_sync_stored(group_id, member_id, *response, session_timeout_ms, token);
+                }
+            }
+            GroupPending::ConsumerTimer(event) => {
+                if result.is_err() {
+                    effects.push(Effect::ScheduleIfAbsent {
+                        after_ms: TIMER_RETRY_MS,
+                        event,
+                    });
                 }
             }
             GroupPending::StoreAssignments {

@@ -212,6 +212,14 @@ impl ConsumerGroup {
         self.subscribed_topics.contains_key(topic)
     }
 
+    pub fn is_homogeneous(&self) -> bool {
+        is_homogeneous(
+            &self.subscribed_regexes,
+            &self.subscribed_topics,
+            self.members.len(),
+        )
+    }
+
     pub fn regexes(&self) -> &BTreeMap<StrBytes, Arc<ResolvedRegex>> {
         &self.regexes
     }
@@ -402,7 +410,8 @@ impl ConsumerGroup {
     ) -> Result<(), ApiError> {
         let member = match member_id {
             None if member_epoch < 0 => return Ok(()),
-            None => self.known_member(&StrBytes::from_static_str("null"))?,
+            // Kafka fails there.
+            None => return Err(ErrorCode::UnknownServerError.into()),
             Some(member_id) => self.known_member(member_id)?,
         };
         if member_epoch == member.member_epoch {

@@ -59,24 +59,19 @@ pub(super) fn dismiss_for_rebalance(group: &mut ClassicGroup) -> Vec<GroupEffect
     effects
 }
 
-/// Timers of a classic group that is about to be none.
+/// Timers of a classic group that is about to be none. Those of its members find none when they fire, and are needed should
+/// the records not be written.
 pub(super) fn cancel_classic_timers(group: &ClassicGroup) -> Vec<GroupEffect> {
     let group_id = group.group_id();
-    let members = group.member_ids().into_iter().map(|member_id| {
-        Effect::Cancel(GroupTimer::Heartbeat {
+    vec![
+        Effect::Cancel(GroupTimer::CompleteJoin {
             group_id: group_id.clone(),
-            member_id,
-        })
-    });
-    let mut effects: Vec<GroupEffect> = members.collect();
-    effects.push(Effect::Cancel(GroupTimer::CompleteJoin {
-        group_id: group_id.clone(),
-    }));
-    effects.push(Effect::Cancel(GroupTimer::PendingSync {
-        group_id: group_id.clone(),
-        generation_id: group.generation_id(),
-    }));
-    effects
+        }),
+        Effect::Cancel(GroupTimer::PendingSync {
+            group_id: group_id.clone(),
+            generation_id: group.generation_id(),
+        }),
+    ]
 }
 
 /// Members of an upgraded group have their own session timeouts.

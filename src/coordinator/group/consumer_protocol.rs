@@ -22,7 +22,7 @@ use super::group_settings::GroupSettings;
 use super::metadata_hash::TopicHashes;
 use super::owned;
 use super::records::GroupRecord;
-use super::shard::{Group, GroupEffect, GroupOutcome, GroupShard, GroupTimer};
+use super::shard::{Group, GroupEffect, GroupOutcome, GroupPending, GroupShard, GroupTimer};
 use super::target_assignment::{next_target, subscribed_topic_ids};
 use crate::coordinator::runtime::shard::{Effect, OperationContext};
 use crate::metadata::MetadataImage;
@@ -43,6 +43,9 @@ pub struct HeartbeatContext {
 
 /// After Kafka's `METADATA_REFRESH_INTERVAL_MS`: topics are looked at when they change, not by the clock.
 pub(super) const METADATA_REFRESH_INTERVAL_MS: i64 = i32::MAX as i64;
+
+/// A timer whose records could not be written fires again after this long.
+pub(super) const TIMER_RETRY_MS: i64 = 500;
 
 /// A consumer group at work: the group as it is, and what an operation wants written and done.
 pub(super) struct Consumer<'a> {
@@ -66,7 +69,8 @@ pub(super) struct Consumer<'a> {
 pub(super) struct Change {
     pub(super) is_subscription_changed: bool,
     pub(super) group_epoch: i32,
-    pub(super) is_homogeneous: bool,
+    /// Whether all members subscribe to the same; `None`: as the group is.
+    pub(super) is_homogeneous: Option<bool>,
 }
 
 pub(super) fn heartbeat_error(error: &ApiError) -> ConsumerGroupHeartbeatResponse {
@@ -200,13 +204,10 @@ impl Consumer<'_> {
     }
 }
 
-pub(super) fn member_timers(group_id: &StrBytes, member_id: &StrBytes) -> [GroupEffect; 4] {
+/// Cancels what a member has to do in time. Its session stays: should the records not be written, it must still end.
+pub(super) fn member_timers(group_id: &StrBytes, member_id: &StrBytes) -> [GroupEffect; 3] {
     let (group_id, member_id) = (group_id.clone(), member_id.clone());
     [
-        GroupTimer::ConsumerSession {
-            group_id: group_id.clone(),
-            member_id: member_id.clone(),
-        },
         GroupTimer::ConsumerRebalance {
             group_id: group_id.clone(),
             member_id: member_id.clone(),
@@ -291,11 +292,7 @@ impl Consumer<'_> {
         let mut change = Change {
             is_subscription_changed: is_names_changed || regex.is_updated(),
             group_epoch: self.group.group_epoch(),
-            is_homogeneous: is_homogeneous(
-                self.group.subscribed_regexes(),
-                self.group.subscribed_topics(),
-                self.group.len(),
-            ),
+            is_homogeneous: None,
         };
         if bump || self.group.has_metadata_expired(self.now_ms) {
             self.update_subscription_metadata(bump, member, updated, &mut change);
@@ -331,7 +328,7 @@ impl Consumer<'_> {
             .is_some_and(|instance| self.group.static_member(instance).is_some());
         let is_new = self.group.member(&updated.member_id).is_none() && !is_replacement;
         let members = self.group.len() + usize::from(is_new);
-        change.is_homogeneous = is_homogeneous(&regexes, &topics, members);
+        change.is_homogeneous = Some(is_homogeneous(&regexes, &topics, members));
         if bump || hash != self.group.metadata_hash() {
             change.group_epoch += 1;
             let record = records::group_epoch(self.group_id(), change.group_epoch, hash);
@@ -368,7 +365,9 @@ impl Consumer<'_> {
             updated,
             (change.group_epoch, self.now_ms),
             assignor.unwrap_or_else(|| self.default_assignor()),
-            change.is_homogeneous,
+            change
+                .is_homogeneous
+                .unwrap_or_else(|| self.group.is_homogeneous()),
             self.image,
         );
         self.records.extend(next.records);
@@ -818,10 +817,12 @@ impl GroupShard {
         };
         tracing::info!(group = %group_id, member = %member_id, reason, "a member is fenced");
         let fenced = self.fence_consumer_members(context, group_id, &[member], ());
-        fenced.unwrap_or_else(|error| {
+        let mut outcome = fenced.unwrap_or_else(|error| {
             tracing::warn!(group = %group_id, member = %member_id, %error, "a member could not be fenced");
             GroupOutcome::of(())
-        })
+        });
+        outcome.pending = Some(GroupPending::ConsumerTimer(timer.clone()));
+        outcome
     }
 
     /// Members of groups from the log have a session timeout to show up, and what they had to revoke theirs.

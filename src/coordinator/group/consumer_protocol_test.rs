@@ -626,6 +626,7 @@ fn commits_and_fetches_are_held_to_the_members_epoch() {
         valid.map_err(|error| error.code)
     };
     assert_eq!(fetch(None, -1), Ok(()));
+    assert_eq!(fetch(None, epoch), Err(ErrorCode::UnknownServerError));
     assert_eq!(fetch(Some("a"), epoch), Ok(()));
     assert_eq!(fetch(Some("a"), epoch - 1), Err(ErrorCode::StaleMemberEpoch));
     assert_eq!(fetch(Some("c"), epoch), Err(ErrorCode::UnknownMemberId));

@@ -18,7 +18,11 @@ fn check_assignor(name: &str, assignors: &[Assignor]) -> Result<(), ApiError> {
     if assignors.iter().any(|assignor| assignor.name() == name) {
         return Ok(());
     }
-    let supported: Vec<&str> = assignors.iter().map(|assignor| assignor.name()).collect();
+    // In the order of a Java set of their names.
+    let supported = Assignor::ALL
+        .iter()
+        .filter(|assignor| assignors.contains(assignor));
+    let supported: Vec<&str> = supported.map(|assignor| assignor.name()).collect();
     let message = format!(
         "ServerAssignor {name} is not supported. Supported assignors: {}.",
         supported.join(", ")

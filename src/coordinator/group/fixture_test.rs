@@ -322,6 +322,8 @@ impl Fixture {
     pub fn reloaded(&self) -> Fixture {
         let mut reloaded = Fixture::with((*self.shard.config).clone());
         reloaded.now_ms = self.now_ms;
+        // Ids of members are made of tokens.
+        reloaded.next_token = self.next_token;
         reloaded.shard.is_loaded = false;
         for (offset, record) in self.log.iter().enumerate() {
             reloaded.shard.replay(offset as i64, -1, record.clone());
@@ -330,9 +332,7 @@ impl Fixture {
         reloaded.committed = self.log.len();
         reloaded.shard.commit(self.log.len() as i64);
         let context = reloaded.context();
-        let outcome = reloaded
-            .shard
-            .on_loaded(&context, &Arc::new(crate::metadata::MetadataImage::empty()));
+        let outcome = reloaded.shard.on_loaded(&context, &self.shard.image.clone());
         reloaded.apply(outcome);
         reloaded
     }

@@ -222,18 +222,19 @@ impl GroupCoordinatorService {
     }
 
     /// Topics have names and ids, and exist; the partition is in the producer's transaction, which `guard` shows if it is not open there
-    /// yet. An error is one of the whole commit.
+    /// yet. An error is one of the whole commit. `knows_member_epochs`: from version 6.
     pub async fn commit_transactional_offsets(
         &self,
         request: TxnOffsetCommitRequest,
         guard: Option<VerificationGuard>,
+        knows_member_epochs: bool,
     ) -> Result<TxnOffsetCommitResponse, ErrorCode> {
         if request.group_id.is_empty() {
             return Err(ErrorCode::InvalidGroupId);
         }
         let partition = self.partition_for(&request.group_id);
         let result = self.runtime.write(partition, move |shard, operation| {
-            shard.commit_transactional_offsets(operation, &request, guard)
+            shard.commit_transactional_offsets(operation, &request, guard, knows_member_epochs)
         });
         result.await.map_err(|error| operation_error(error.code))
     }

@@ -153,6 +153,8 @@ pub enum GroupPending {
         rebalance_timeout_ms: i32,
         is_downgrade: bool,
     },
+    /// A timer has fired: it is to fire again if that could not be written.
+    ConsumerTimer(GroupTimer),
     /// And to its SyncGroup.
     ConsumerSync {
         token: Token,

@@ -21,15 +21,22 @@ use crate::protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse}
 use crate::protocol::{ApiError, ErrorCode, StrBytes};
 
 impl GroupShard {
-    /// Topics have their names and ids set, and exist.
+    /// Topics have their names and ids set, and exist. `knows_member_epochs`: from version 6.
     pub fn commit_transactional_offsets(
         &mut self,
         context: &OperationContext,
         request: &TxnOffsetCommitRequest,
         guard: Option<VerificationGuard>,
+        knows_member_epochs: bool,
     ) -> Result<GroupOutcome<TxnOffsetCommitResponse>, ApiError> {
         let group_id = owned(&request.group_id.0);
-        let behind = self.validate_transactional_commit(context, &group_id, request)?;
+        let known = |error: ApiError| match error.code {
+            ErrorCode::StaleMemberEpoch if !knows_member_epochs => ErrorCode::IllegalGeneration.into(),
+            _ => error,
+        };
+        let behind = self
+            .validate_transactional_commit(context, &group_id, request, knows_member_epochs)
+            .map_err(known)?;
         let mut records = Vec::new();
         let mut response = TxnOffsetCommitResponse::default();
         for topic in &request.topics {
@@ -57,7 +64,7 @@ impl GroupShard {
                 if let Some(member) = &behind {
                     let partition = (&name, topic.topic_id, partition.partition_index);
                     validate_partition_epoch(member, request.generation_id_or_member_epoch, partition)
-                        .map_err(illegal_if_stale)?;
+                        .map_err(known)?;
                 }
                 let key = OffsetKey {
                     group: group_id.clone(),
@@ -92,6 +99,7 @@ impl GroupShard {
         context: &OperationContext,
         group_id: &StrBytes,
         request: &TxnOffsetCommitRequest,
+        knows_member_epochs: bool,
     ) -> Result<Option<Arc<ConsumerMember>>, ApiError> {
         let generation_id = request.generation_id_or_member_epoch;
         let valid = match self.groups.get(group_id) {
@@ -102,32 +110,24 @@ impl GroupShard {
                 true,
             ),
             Some(Group::Consumer(group)) => {
-                let member = group.validate_offset_commit(
+                return group.validate_offset_commit(
                     &request.member_id,
                     request.group_instance_id.as_ref(),
                     generation_id,
                     true,
                     true,
                 );
-                return member.map_err(illegal_if_stale);
             }
             Some(Group::Other(group)) => group.validate_offset_commit(&request.member_id, generation_id),
             None if generation_id < 0 => {
                 self.create_classic_group(context.next_offset, context.now_ms, group_id);
                 Ok(())
             }
+            None if knows_member_epochs => Err(ErrorCode::GroupIdNotFound),
             None => Err(ErrorCode::IllegalGeneration),
         };
-        valid.map_err(|error| illegal_if_stale(error.into()))?;
+        valid?;
         Ok(None)
-    }
-}
-
-/// Before version 6 of TxnOffsetCommit there was no other error for it.
-fn illegal_if_stale(error: ApiError) -> ApiError {
-    match error.code {
-        ErrorCode::StaleMemberEpoch => ErrorCode::IllegalGeneration.into(),
-        _ => error,
     }
 }
 

@@ -37,7 +37,7 @@ fn commit_in_transaction(fixture: &mut Fixture, request: &TxnOffsetCommitRequest
     let context = fixture.context();
     let outcome = fixture
         .shard
-        .commit_transactional_offsets(&context, request, None);
+        .commit_transactional_offsets(&context, request, None, false);
     let mut outcome = outcome.map_err(|error| error.code)?;
     assert_eq!(
         outcome.transaction,
