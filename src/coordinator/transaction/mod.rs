@@ -44,3 +44,6 @@ fn partition_of(metadata: &MetadataCache, transactional_id: &str) -> i32 {
     let partitions = topic.map_or(KAFKA_DEFAULT, |topic| topic.partitions.len());
     partition_for(transactional_id, i32::try_from(partitions).unwrap_or(i32::MAX))
 }
+
+#[cfg(test)]
+mod simulation_test;
