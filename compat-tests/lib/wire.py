@@ -311,6 +311,62 @@ def batch(values, producer_id=-1, producer_epoch=-1, sequence=-1, transactional=
     return struct.pack(">qiibI", 0, len(covered) + 9, -1, 2, crc32c(covered)) + covered
 
 
+def read_batches(data):
+    """(base offset, producer id, is control, [values]) of each whole, uncompressed batch."""
+    found, at = [], 0
+    while at + 61 <= len(data):
+        base, length = struct.unpack_from(">qi", data, at)
+        if at + 12 + length > len(data):
+            break
+        attributes, _, _, _, producer_id, _, _, count = struct.unpack_from(">hiqqqhii", data, at + 21)
+        reader = _Zigzag(data, at + 61)
+        values = []
+        for _ in range(count):
+            end = reader.number() + reader.at
+            reader.at += 1
+            reader.number(), reader.number()
+            size = reader.number()
+            reader.at += max(size, 0)
+            size = reader.number()
+            values.append(None if size < 0 else data[reader.at:reader.at + size])
+            reader.at = end
+        found.append((base, producer_id, bool(attributes & 0x20), values))
+        at += 12 + length
+    return found
+
+
+class _Zigzag:
+    def __init__(self, data, at):
+        self.data, self.at = data, at
+
+    def number(self):
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value >> 1 ^ -(value & 1)
+            shift += 7
+
+
+def committed_values(connection, topic, topic_partition=0):
+    """What a consumer with read_committed reads of a small partition."""
+    answer = connection.ask("Fetch", 12, maxWaitMs=100, minBytes=1, maxBytes=1 << 20, isolationLevel=1, sessionEpoch=-1, topics=[
+        {"topic": topic, "partitions": [{"partition": topic_partition, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}]}])
+    partition = answer["responses"][0]["partitions"][0]
+    aborted = sorted((a["firstOffset"], a["producerId"]) for a in partition["abortedTransactions"] or [])
+    values, skipping = [], set()
+    for base, producer_id, is_control, batch in read_batches(partition["records"] or b""):
+        while aborted and aborted[0][0] <= base:
+            skipping.add(aborted.pop(0)[1])
+        if is_control:
+            skipping.discard(producer_id)
+        elif producer_id not in skipping:
+            values += [value.decode() for value in batch]
+    return values
+
+
 def error_names():
     """Names of error codes, from the same schemas."""
     names = {}
