@@ -352,18 +352,26 @@ class _Zigzag:
 
 def committed_values(connection, topic, topic_partition=0):
     """What a consumer with read_committed reads of a small partition."""
-    answer = connection.ask("Fetch", 12, maxWaitMs=100, minBytes=1, maxBytes=1 << 20, isolationLevel=1, sessionEpoch=-1, topics=[
-        {"topic": topic, "partitions": [{"partition": topic_partition, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}]}])
-    partition = answer["responses"][0]["partitions"][0]
-    aborted = sorted((a["firstOffset"], a["producerId"]) for a in partition["abortedTransactions"] or [])
-    values, skipping = [], set()
-    for base, producer_id, is_control, batch in read_batches(partition["records"] or b""):
-        while aborted and aborted[0][0] <= base:
-            skipping.add(aborted.pop(0)[1])
-        if is_control:
-            skipping.discard(producer_id)
-        elif producer_id not in skipping:
-            values += [value.decode() for value in batch]
+    values, skipping, offset, end = [], set(), 0, 1
+    while offset < end:
+        # A fetch goes no further than a segment.
+        answer = connection.ask("Fetch", 12, maxWaitMs=100, minBytes=1, maxBytes=1 << 20, isolationLevel=1, sessionEpoch=-1, topics=[
+            {"topic": topic, "partitions": [
+                {"partition": topic_partition, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}]}])
+        partition = answer["responses"][0]["partitions"][0]
+        end = partition["lastStableOffset"]
+        aborted = sorted((a["firstOffset"], a["producerId"]) for a in partition["abortedTransactions"] or [])
+        batches = read_batches(partition["records"] or b"")
+        for base, producer_id, is_control, batch in batches:
+            while aborted and aborted[0][0] <= base:
+                skipping.add(aborted.pop(0)[1])
+            if is_control:
+                skipping.discard(producer_id)
+            elif producer_id not in skipping:
+                values += [value.decode() for value in batch]
+            offset = base + len(batch)
+        if not batches:
+            break
     return values
 
 

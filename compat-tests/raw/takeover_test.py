@@ -77,7 +77,6 @@ def test():
     try:
         server.format()
         server.start()
-        raw.CONTROLLER = f"127.0.0.1:{server.controller_port}"
         with wire.Connection(server.bootstrap) as node:
             raw.create_topics(node)
             open_one = started(node, "open")
@@ -103,7 +102,8 @@ def test():
             open_one, older, prepared = on(node, open_one), on(node, older), on(node, prepared)
             expect(state(open_one), "Ongoing", "open")
             expect(state(older), "Ongoing", "older")
-            expect(state(prepared), "PrepareCommit", "prepared")
+            # Apache Kafka does not wait for a partition that has no leader.
+            expect(state(prepared) in ("PrepareCommit", "CompleteCommit" if KIND == "apache" else ""), True, "prepared")
             expect(state(on(node, finished["committed"])), "CompleteCommit", "committed")
             expect(state(on(node, finished["aborted"])), "CompleteAbort", "aborted")
             expect(wire.committed_values(node, raw.TOPIC), [], "before the first open transaction")

@@ -17,7 +17,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import wire  # noqa: E402
 
 BOOTSTRAP = os.environ.get("BOOTSTRAP", "127.0.0.1:9092")
-CONTROLLER = os.environ.get("CONTROLLER", "127.0.0.1:9093")
 EXPECTED = pathlib.Path(__file__).resolve().parent / "expected" / "transactions.txt"
 ERRORS = wire.error_names()
 RUN = uuid.uuid4().hex[:8]
@@ -305,7 +304,9 @@ def register_nobody(connection):
     """A broker that has topics and no process."""
     cluster = connection.ask("DescribeCluster", 1)["clusterId"]
     features = connection.ask("ApiVersions", 4, clientSoftwareName="raw", clientSoftwareVersion="1")["supportedFeatures"]
-    controller = wire.Connection(CONTROLLER)
+    quorum = connection.ask("DescribeQuorum", 2, topics=[{"topicName": "__cluster_metadata", "partitions": [{"partitionIndex": 0}]}])
+    listener = quorum["nodes"][0]["listeners"][0]
+    controller = wire.Connection(f"{listener['host']}:{listener['port']}")
     answer = controller.ask(
         "BrokerRegistration", 4, brokerId=NOBODY, clusterId=cluster, incarnationId=uuid.uuid4(), logDirs=[uuid.uuid4()],
         listeners=[{"name": "PLAINTEXT", "host": "127.0.0.1", "port": 1, "securityProtocol": 0}],
@@ -327,7 +328,10 @@ def register_nobody(connection):
     def live():
         while True:
             time.sleep(1)
-            beat()
+            try:
+                beat()
+            except OSError:
+                return  # the node is gone
 
     threading.Thread(target=live, daemon=True).start()
 
@@ -354,10 +358,14 @@ def create_topics(connection):
         {"name": OTHER, "numPartitions": -1, "replicationFactor": -1, "assignments": [{"partitionIndex": 0, "brokerIds": [1]}]}])
     for topic in answer["topics"]:
         check(topic["errorCode"])
+    # The broker leads its partitions a little later than the metadata say.
     deadline = time.monotonic() + 30
-    while len(connection.ask("Metadata", 8, topics=[{"name": TOPIC}])["topics"][0]["partitions"]) == 0:
-        if time.monotonic() > deadline:
-            raise RuntimeError("no topic")
+    for name in (TOPIC, OTHER):
+        while connection.ask("ListOffsets", 5, replicaId=-1, topics=[
+                {"name": name, "partitions": [{"partitionIndex": 0, "timestamp": -1}]}])["topics"][0]["partitions"][0]["errorCode"]:
+            if time.monotonic() > deadline:
+                raise RuntimeError("no topic")
+            time.sleep(0.02)
 
 
 def run():

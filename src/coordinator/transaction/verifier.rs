@@ -77,55 +77,51 @@ impl TransactionVerifier {
         operation: SupportedOperation,
         partitions: &[(TopicPartition, i32)],
     ) -> Verified {
-        let mut verified = Verified::default();
         if !self.is_enabled && !operation.supports_epoch_bump() {
-            return verified;
+            return Verified::default();
         }
-        for (partition, base_sequence) in partitions {
-            let request = VerificationRequest {
-                producer_id: transaction.producer.producer_id,
-                producer_epoch: transaction.producer.producer_epoch,
-                base_sequence: *base_sequence,
-                supports_epoch_bump: operation.supports_epoch_bump(),
-            };
-            // Where it cannot be begun the append fails, too, and says why.
-            if let Ok(Some(guard)) = self.replica_manager.start_verification(partition, &request) {
-                verified.guards.insert(partition.clone(), guard);
-            }
-        }
-        if verified.guards.is_empty() {
-            return verified;
-        }
-        let asked: BTreeSet<TopicPartition> = verified.guards.keys().cloned().collect();
-        for (partition, error) in self.ask_again(transaction, operation, asked).await {
-            if error != ErrorCode::None {
-                verified.guards.remove(&partition);
-                verified.errors.insert(partition, told(error, operation));
-            }
-        }
-        verified
-    }
-
-    /// With version 2 a producer goes on at once after a transaction's end, whose markers may not be written yet: so this asks for a while.
-    async fn ask_again(
-        &self,
-        transaction: Transaction,
-        operation: SupportedOperation,
-        partitions: BTreeSet<TopicPartition>,
-    ) -> Vec<(TopicPartition, ErrorCode)> {
         let deadline = Instant::now() + self.retry_max;
         let mut backoff = FIRST_BACKOFF;
         loop {
-            let answers = self.ask(transaction.clone(), operation, partitions.clone()).await;
-            let is_concurrent =
+            let requests = requests(&transaction, operation, partitions);
+            let guards = self.guards(&requests);
+            if guards.is_empty() {
+                return Verified::default();
+            }
+            let asked = guards.keys().cloned().collect();
+            let answers = self.ask(transaction.clone(), operation, asked).await;
+            let is_refused =
                 |answer: &(TopicPartition, ErrorCode)| answer.1 == ErrorCode::ConcurrentTransactions;
-            let asks_again = operation.supports_epoch_bump() && answers.iter().any(is_concurrent);
-            if !asks_again || Instant::now() >= deadline {
-                return answers;
+            let is_late = Instant::now() >= deadline || !operation.supports_epoch_bump();
+            if is_late || !(answers.iter().any(is_refused) || self.has_lost_guards(&requests, &guards)) {
+                return sorted_out(guards, answers, operation);
             }
             tokio::time::sleep(backoff).await;
             backoff = (backoff * 2).min(self.retry_backoff);
         }
+    }
+
+    fn guards(&self, requests: &[(TopicPartition, VerificationRequest)]) -> VerificationGuards {
+        let mut guards = VerificationGuards::new();
+        for (partition, request) in requests {
+            // Where it cannot be begun the append fails, too, and says why.
+            if let Ok(Some(guard)) = self.replica_manager.start_verification(partition, request) {
+                guards.insert(partition.clone(), guard);
+            }
+        }
+        guards
+    }
+
+    /// With version 2 a producer goes on at once after a transaction's end. Then the marker of that end may come after the guard was taken and
+    /// before the coordinator is ready for the next transaction: the guard is gone, and another is needed.
+    fn has_lost_guards(
+        &self,
+        requests: &[(TopicPartition, VerificationRequest)],
+        guards: &VerificationGuards,
+    ) -> bool {
+        let now = self.guards(requests);
+        now.iter()
+            .any(|(partition, guard)| guards.get(partition) != Some(guard))
     }
 
     async fn ask(
@@ -152,6 +148,41 @@ impl TransactionVerifier {
             .await;
         verified.unwrap_or_else(all)
     }
+}
+
+fn requests(
+    transaction: &Transaction,
+    operation: SupportedOperation,
+    partitions: &[(TopicPartition, i32)],
+) -> Vec<(TopicPartition, VerificationRequest)> {
+    let request = |(partition, base_sequence): &(TopicPartition, i32)| {
+        let request = VerificationRequest {
+            producer_id: transaction.producer.producer_id,
+            producer_epoch: transaction.producer.producer_epoch,
+            base_sequence: *base_sequence,
+            supports_epoch_bump: operation.supports_epoch_bump(),
+        };
+        (partition.clone(), request)
+    };
+    partitions.iter().map(request).collect()
+}
+
+fn sorted_out(
+    guards: VerificationGuards,
+    answers: Vec<(TopicPartition, ErrorCode)>,
+    operation: SupportedOperation,
+) -> Verified {
+    let mut verified = Verified {
+        guards,
+        errors: HashMap::new(),
+    };
+    for (partition, error) in answers {
+        if error != ErrorCode::None {
+            verified.guards.remove(&partition);
+            verified.errors.insert(partition, told(error, operation));
+        }
+    }
+    verified
 }
 
 /// What becomes of a coordinator's answer on its way to a client.
