@@ -56,7 +56,8 @@ def test():
     with wire.Connection(BOOTSTRAP) as node:
         raw.await_coordinators(node)
         raw.check(node.ask("CreateTopics", 7, timeoutMs=10000, topics=[
-            {"name": topic, "numPartitions": PARTITIONS, "replicationFactor": 1}])["topics"][0]["errorCode"])
+            {"name": topic, "numPartitions": -1, "replicationFactor": -1, "assignments": [
+                {"partitionIndex": index, "brokerIds": [1]} for index in range(PARTITIONS)]}])["topics"][0]["errorCode"])
         producer = raw.Producer(node, "replay", True)
         producer.init()
         replayer = Replayer(rng)
