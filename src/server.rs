@@ -27,10 +27,11 @@ use crate::io::clock::SystemClock;
 use crate::io::disk::SystemDisk;
 use crate::log::LogError;
 use crate::log::meta_properties::MetaPropertiesError;
-use crate::network::{NetworkError, descriptors};
+use crate::network::NetworkError;
+use crate::network::descriptors::{self, DescriptorBudget};
 use crate::raft::RaftError;
 
-use components::Components;
+use components::{Components, Runtimes};
 use fatal::Fatal;
 
 /// Why a node does not start or ends by itself. Each is one line.
@@ -65,11 +66,16 @@ const BLOCKING_THREADS_MAX: usize = 128;
 /// Runs a formatted node until SIGTERM or SIGINT; returns when it has shut down cleanly.
 pub fn run(config: KafkaConfig) -> Result<(), ServerError> {
     refuse_what_is_not_served(&config)?;
-    let _ = descriptors::raise_soft_limit();
+    let descriptors = DescriptorBudget::of(descriptors::raise_soft_limit());
     let control = runtime("control", CONTROL_THREADS)?;
     let data = runtime("data", data_threads())?;
     let bulk = runtime("bulk", BULK_THREADS)?;
-    let outcome = control.block_on(run_until_stopped(config, &control, &data, &bulk));
+    let runtimes = Runtimes {
+        control: &control,
+        data: &data,
+        bulk: &bulk,
+    };
+    let outcome = control.block_on(run_until_stopped(config, descriptors, runtimes));
     bulk.shutdown_background();
     data.shutdown_timeout(Duration::from_secs(5));
     control.shutdown_timeout(Duration::from_secs(5));
@@ -78,9 +84,8 @@ pub fn run(config: KafkaConfig) -> Result<(), ServerError> {
 
 async fn run_until_stopped(
     config: KafkaConfig,
-    control: &Runtime,
-    data: &Runtime,
-    bulk: &Runtime,
+    descriptors: DescriptorBudget,
+    runtimes: Runtimes<'_>,
 ) -> Result<(), ServerError> {
     // Before anything else: a signal that comes during the start must not be lost.
     let system = |action| move |source| ServerError::System { action, source };
@@ -89,7 +94,7 @@ async fn run_until_stopped(
     let fatal = Fatal::new();
     let disk = Arc::new(SystemDisk::new());
     let clock = Arc::new(SystemClock::new());
-    let components = Components::build(Arc::new(config), disk, clock, control, data, bulk, &fatal)?;
+    let components = Components::build(Arc::new(config), descriptors, disk, clock, runtimes, &fatal)?;
     let started = tokio::select! {
         outcome = components.start() => outcome,
         reason = fatal.reason() => Err(ServerError::Fatal(reason)),

@@ -41,7 +41,7 @@ pub enum ConnectionEnd {
     PeerClosed,
     #[error("idle for longer than connections.max.idle.ms")]
     Idle,
-    #[error("used least recently when a broker needed the place (max.connections)")]
+    #[error("it was used least recently, and its place was needed")]
     Evicted,
     #[error("the node shuts down")]
     Shutdown,
@@ -56,12 +56,12 @@ pub enum ConnectionEnd {
 }
 
 impl ConnectionEnd {
-    /// Whether the peer sent what no client should: worth a line.
+    /// Whether the peer sent what no client should, or there are too many of them: worth a line.
     pub fn is_misbehaviour(&self) -> bool {
         match self {
             Self::Frame(FrameError::NegativeSize(_) | FrameError::TooLarge { .. }) => true,
-            Self::Request(_) | Self::Encode(_) => true,
-            Self::PeerClosed | Self::Idle | Self::Evicted | Self::Shutdown | Self::Write(_) => false,
+            Self::Request(_) | Self::Encode(_) | Self::Evicted => true,
+            Self::PeerClosed | Self::Idle | Self::Shutdown | Self::Write(_) => false,
             Self::Frame(FrameError::Io(_)) => false,
         }
     }
@@ -89,7 +89,7 @@ pub struct Connection {
     pub handler: Arc<dyn RequestHandler>,
     /// `None`: for ever.
     pub max_idle: Option<Duration>,
-    /// `None`: never closed for another connection.
+    /// `None`: it is never closed for another connection.
     pub usage: Option<Arc<Usage>>,
     /// Turns true when the node shuts down.
     pub shutdown: watch::Receiver<bool>,
@@ -254,7 +254,7 @@ impl IdleWatch {
     fn touch(&mut self) {
         self.last_active = Instant::now();
         if let Some(usage) = &self.usage {
-            usage.touch();
+            usage.touch(self.last_active);
         }
     }
 

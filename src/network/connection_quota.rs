@@ -3,6 +3,9 @@
 //! Over the address's limit a connection is closed at once; over the total the accept loop waits for one to end. Not so on the inter-broker
 //! listener when there are others, for brokers must always reach each other: there a connection over the total is let in, and the one that
 //! was used least recently on another listener is closed for it.
+//!
+//! Before the process runs out of descriptors, which would take its log directories offline, every new connection is let in at the cost of
+//! the least recently used one. Apache Kafka has no such bound.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -17,6 +20,8 @@ use super::NetworkError;
 
 #[derive(Debug)]
 pub struct ConnectionQuota {
+    /// What the process has descriptors for.
+    open_max: usize,
     state: Mutex<State>,
     slot_freed: Notify,
 }
@@ -53,7 +58,7 @@ struct State {
     per_ip: HashMap<IpAddr, usize>,
     total: usize,
     next_id: u64,
-    /// Those that may be closed for another; empty without a limit of the total.
+    /// Those that may be closed for another.
     evictable: HashMap<u64, Arc<Usage>>,
     /// Told to end, but still counted.
     evicted: usize,
@@ -77,8 +82,8 @@ impl Usage {
         })
     }
 
-    pub fn touch(&self) {
-        let nanoseconds = u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    pub fn touch(&self, now: Instant) {
+        let nanoseconds = u64::try_from((now - self.opened).as_nanos()).unwrap_or(u64::MAX);
         self.last_used.store(nanoseconds, Ordering::Relaxed);
     }
 
@@ -108,12 +113,19 @@ impl ConnectionSlot {
 }
 
 impl ConnectionQuota {
-    pub fn new(max_connections: i32, per_ip_max: i32, overrides: &str) -> Result<Arc<Self>, NetworkError> {
+    /// Three limits of the configuration, and `open_max`: how many connections the process has descriptors for.
+    pub fn new(
+        max_connections: i32,
+        per_ip_max: i32,
+        overrides: &str,
+        open_max: usize,
+    ) -> Result<Arc<Self>, NetworkError> {
         let state = State {
             limits: Limits::new(max_connections, per_ip_max, overrides)?,
             ..State::default()
         };
         Ok(Arc::new(Self {
+            open_max: open_max.max(1),
             state: Mutex::new(state),
             slot_freed: Notify::new(),
         }))
@@ -149,7 +161,7 @@ impl ConnectionQuota {
         }
     }
 
-    /// `None`: the total is reached.
+    /// `None`: not before another ends.
     fn try_admit(
         self: &Arc<Self>,
         address: IpAddr,
@@ -163,9 +175,14 @@ impl ConnectionQuota {
         if state.per_ip.get(&address).copied().unwrap_or(0) >= limit {
             return Some(Err(limit));
         }
+        if state.total >= self.open_max {
+            state.make_room(self.open_max - 1);
+            // Not before the place is free.
+            return None;
+        }
         *state.per_ip.entry(address).or_default() += 1;
         state.total += 1;
-        let evictable = (state.limits.total_max.is_some() && !is_protected).then(|| {
+        let evictable = (!is_protected).then(|| {
             let id = state.next_id;
             state.next_id += 1;
             let usage = Usage::new();

@@ -1,12 +1,20 @@
 use super::*;
 
+fn quota_of(
+    max_connections: i32,
+    per_ip_max: i32,
+    overrides: &str,
+) -> Result<Arc<ConnectionQuota>, NetworkError> {
+    ConnectionQuota::new(max_connections, per_ip_max, overrides, usize::MAX)
+}
+
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
 #[tokio::test]
 async fn address_at_its_limit_is_refused_until_a_slot_is_dropped() {
-    let quota = ConnectionQuota::new(i32::MAX, 2, "127.0.0.2:1").unwrap();
+    let quota = quota_of(i32::MAX, 2, "127.0.0.2:1").unwrap();
     let first = quota.admit(ip("127.0.0.1"), false).await.unwrap();
     let _second = quota.admit(ip("127.0.0.1"), false).await.unwrap();
     assert_eq!(quota.admit(ip("127.0.0.1"), false).await.unwrap_err(), 2);
@@ -18,7 +26,7 @@ async fn address_at_its_limit_is_refused_until_a_slot_is_dropped() {
 
 #[tokio::test]
 async fn total_reached_waits_but_not_on_the_protected_listener() {
-    let quota = ConnectionQuota::new(1, i32::MAX, "").unwrap();
+    let quota = quota_of(1, i32::MAX, "").unwrap();
     let only = quota.admit(ip("127.0.0.1"), false).await.unwrap();
     let waiting = quota.admit(ip("127.0.0.1"), false);
     tokio::pin!(waiting);
@@ -33,21 +41,21 @@ async fn total_reached_waits_but_not_on_the_protected_listener() {
 
 #[test]
 fn override_without_a_count_is_refused() {
-    assert!(ConnectionQuota::new(1, 1, "127.0.0.1").is_err());
-    assert!(ConnectionQuota::new(1, 1, "127.0.0.1:x").is_err());
+    assert!(quota_of(1, 1, "127.0.0.1").is_err());
+    assert!(quota_of(1, 1, "127.0.0.1:x").is_err());
 }
 
 /// The total counts all connections; one of the protected listener closes the least recently used of the others, and waits for nobody.
 #[tokio::test(start_paused = true)]
 async fn protected_connection_over_the_total_closes_the_least_recently_used_of_the_others() {
-    let quota = ConnectionQuota::new(3, i32::MAX, "").unwrap();
+    let quota = quota_of(3, i32::MAX, "").unwrap();
     let admit = |is_protected| quota.admit(ip("127.0.0.1"), is_protected);
     let mut others = Vec::new();
     for _ in 0..3 {
         others.push(admit(false).await.unwrap());
         tokio::time::advance(std::time::Duration::from_millis(1)).await;
     }
-    others[0].usage().unwrap().touch();
+    others[0].usage().unwrap().touch(Instant::now());
     let evicted = |slot: &ConnectionSlot| {
         let usage = slot.usage().unwrap();
         async move {
@@ -78,7 +86,7 @@ async fn protected_connection_over_the_total_closes_the_least_recently_used_of_t
 /// What is closed already makes room for one only.
 #[tokio::test(start_paused = true)]
 async fn connection_that_makes_room_is_not_told_twice() {
-    let quota = ConnectionQuota::new(2, i32::MAX, "").unwrap();
+    let quota = quota_of(2, i32::MAX, "").unwrap();
     let others = [
         quota.admit(ip("127.0.0.1"), false).await.unwrap(),
         quota.admit(ip("127.0.0.1"), false).await.unwrap(),
@@ -95,7 +103,7 @@ async fn connection_that_makes_room_is_not_told_twice() {
 
 #[tokio::test]
 async fn raised_total_lets_those_in_who_wait() {
-    let quota = ConnectionQuota::new(1, i32::MAX, "").unwrap();
+    let quota = quota_of(1, i32::MAX, "").unwrap();
     let _only = quota.admit(ip("127.0.0.1"), false).await.unwrap();
     let other = quota.clone();
     let waiting = tokio::spawn(async move { other.admit(ip("127.0.0.1"), false).await });
@@ -104,4 +112,26 @@ async fn raised_total_lets_those_in_who_wait() {
     let _second = waiting.await.unwrap().unwrap();
     quota.update(3, 1, "").unwrap();
     assert_eq!(quota.admit(ip("127.0.0.1"), false).await.unwrap_err(), 1);
+}
+
+/// Whoever comes when there is no descriptor left is let in as soon as the least recently used connection has ended, on any listener.
+#[tokio::test(start_paused = true)]
+async fn connection_over_what_may_be_open_takes_the_place_of_the_least_recently_used() {
+    for is_protected in [false, true] {
+        let quota = ConnectionQuota::new(i32::MAX, i32::MAX, "", 2).unwrap();
+        let least_used = quota.admit(ip("127.0.0.1"), false).await.unwrap();
+        tokio::time::advance(std::time::Duration::from_millis(1)).await;
+        let other = quota.admit(ip("127.0.0.1"), false).await.unwrap();
+        let coming = quota.admit(ip("127.0.0.1"), is_protected);
+        tokio::pin!(coming);
+        tokio::select! {
+            biased;
+            _ = &mut coming => panic!("let in before there was a place"),
+            () = async { least_used.usage().unwrap().evicted().await } => {}
+        }
+        drop(least_used);
+        assert!(coming.await.is_ok());
+        let other_id = other.evictable.as_ref().unwrap().0;
+        assert!(quota.state().evictable.contains_key(&other_id));
+    }
 }

@@ -26,6 +26,8 @@ use crate::io::clock::Clock;
 
 /// How long an accept loop rests after the process ran out of descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// One in so many connections may be one to controllers.
+const CONTROLLERS_SHARE: usize = 8;
 
 /// What the sockets need of the configuration.
 #[derive(Debug, Clone)]
@@ -41,6 +43,8 @@ pub struct NetworkConfig {
     pub max_connections_per_ip: i32,
     pub max_connections_per_ip_overrides: String,
     pub inter_broker_listener_name: String,
+    /// How many connections there are descriptors for.
+    pub open_connections_max: usize,
 }
 
 impl From<&KafkaConfig> for NetworkConfig {
@@ -56,6 +60,7 @@ impl From<&KafkaConfig> for NetworkConfig {
             max_connections_per_ip: config.max_connections_per_ip,
             max_connections_per_ip_overrides: config.max_connections_per_ip_overrides.clone(),
             inter_broker_listener_name: config.inter_broker_listener_name.clone(),
+            open_connections_max: usize::MAX,
         }
     }
 }
@@ -163,11 +168,12 @@ struct Limits {
 }
 
 impl Limits {
-    fn new(config: &NetworkConfig) -> Result<Self, NetworkError> {
+    fn new(config: &NetworkConfig, open_connections_max: usize) -> Result<Self, NetworkError> {
         let quota = ConnectionQuota::new(
             config.max_connections,
             config.max_connections_per_ip,
             &config.max_connections_per_ip_overrides,
+            open_connections_max,
         )?;
         Ok(Self {
             quota,
@@ -215,11 +221,13 @@ impl SocketServer {
         handler: Arc<dyn RequestHandler>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, NetworkError> {
+        let of_controllers = config.open_connections_max / CONTROLLERS_SHARE;
+        let of_brokers = config.open_connections_max - of_controllers;
         Ok(Self {
             shared: Arc::new(Shared {
                 handler,
-                broker_limits: Limits::new(&config)?,
-                controller_limits: Limits::new(&config)?,
+                broker_limits: Limits::new(&config, of_brokers)?,
+                controller_limits: Limits::new(&config, of_controllers)?,
                 config,
                 clock,
                 limiter: LogLimiter::default(),

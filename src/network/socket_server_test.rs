@@ -90,6 +90,7 @@ fn config() -> NetworkConfig {
         max_connections_per_ip: i32::MAX,
         max_connections_per_ip_overrides: String::new(),
         inter_broker_listener_name: "PLAINTEXT".to_owned(),
+        open_connections_max: usize::MAX,
     }
 }
 

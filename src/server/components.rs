@@ -30,6 +30,7 @@ use crate::metadata::{
     BrokerLifecycleManager, MetadataCache, MetadataImage, MetadataLoader, MetadataLoaderConfig,
     MetadataPublisher,
 };
+use crate::network::descriptors::DescriptorBudget;
 use crate::network::{BoundListener, NetworkConfig, SocketServer};
 use crate::raft::{self, RaftClient, RaftConfig, storage};
 use crate::replica::{
@@ -41,6 +42,14 @@ use crate::replica::{
 const CONTROLLED_SHUTDOWN_MAX: Duration = Duration::from_secs(300);
 /// How long connections may take to finish the request that they are at.
 const CONNECTIONS_GRACE: Duration = Duration::from_secs(5);
+
+/// Whose threads the parts run on.
+#[derive(Clone, Copy)]
+pub(super) struct Runtimes<'a> {
+    pub control: &'a Runtime,
+    pub data: &'a Runtime,
+    pub bulk: &'a Runtime,
+}
 
 /// What a running node is made of.
 pub(super) struct Components {
@@ -77,11 +86,10 @@ impl Components {
     /// Opens the directories, binds the listeners and starts the control plane. Nothing is served yet.
     pub(super) fn build(
         config: Arc<KafkaConfig>,
+        descriptors: DescriptorBudget,
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
-        control: &Runtime,
-        data: &Runtime,
-        bulk: &Runtime,
+        Runtimes { control, data, bulk }: Runtimes<'_>,
         fatal: &Fatal,
     ) -> Result<Self, ServerError> {
         let began = Instant::now();
@@ -111,7 +119,10 @@ impl Components {
 
         let log_dir_failure = LogDirFailures::default();
         let log_manager = Arc::new(LogManager::open(
-            log_manager_config(&config, &log_dir_failure),
+            LogManagerConfig {
+                max_open_files: descriptors.log_files,
+                ..log_manager_config(&config, &log_dir_failure)
+            },
             disk.clone(),
             clock.clone(),
         )?);
@@ -215,8 +226,12 @@ impl Components {
             transaction_coordinator: transaction_coordinator.clone(),
             markers,
         });
+        let network = NetworkConfig {
+            open_connections_max: descriptors.connections,
+            ..NetworkConfig::from(&*config)
+        };
         let server = SocketServer::new(
-            NetworkConfig::from(&*config),
+            network,
             Arc::new(Router::new(broker, bulk.handle().clone())),
             clock.clone(),
         )?;

@@ -128,3 +128,45 @@ fn ten_thousand_idle_and_half_open_connections_cost_little_and_hold_nobody_up() 
     }
     round_trips(&mut client);
 }
+
+/// Connections beyond the limit of open files cost the oldest idle ones their place, and never a log its files: else one client could
+/// take all log directories offline.
+#[test]
+fn connections_beyond_the_limit_of_open_files_close_the_least_used_ones() {
+    const LIMIT: u32 = 400;
+    let script = format!("ulimit -n {LIMIT} && exec \"$0\" \"$@\"");
+    let node = Node::start_through(vec!["sh".to_owned(), "-c".to_owned(), script], &[]);
+    let mut client = Client::connect(node.address());
+    for topic in 0..10 {
+        topic::create(&mut client, &format!("t{topic}"), 10, &[]);
+    }
+    let mut flood = Vec::new();
+    for index in 0..2 * LIMIT {
+        flood.push(TcpStream::connect(node.address()).unwrap());
+        if index % 10 == 0 {
+            // In use all the time, so never the least recently used.
+            produce(&mut client, "t0", 0, batch(None, &["value".to_owned()])).unwrap();
+        }
+    }
+    // All files are opened, in turns.
+    for topic in 0..10 {
+        for partition in 0..10 {
+            produce(
+                &mut client,
+                &format!("t{topic}"),
+                partition,
+                batch(None, &["value".to_owned()]),
+            )
+            .unwrap();
+        }
+    }
+    topic::create(&mut client, "late", 1, &[]);
+    assert!(
+        Client::connect(node.address())
+            .call(0, &ApiVersionsRequest::default())
+            .error_code
+            == 0
+    );
+    assert_eq!(flood[0].read(&mut [0]).unwrap_or(0), 0, "the oldest was closed");
+    assert!(!node.output().contains("offline"), "{}", node.output());
+}
