@@ -171,25 +171,43 @@ impl<const N: usize> IndexFile<N> {
         Ok(())
     }
 
+    fn read_block(&self, slots: std::ops::Range<usize>) -> io::Result<Vec<[u8; N]>> {
+        let mut bytes = vec![0u8; slots.len() * N];
+        let read = self.handle.get()?.read_at(&mut bytes, (slots.start * N) as u64)?;
+        Ok(bytes[..read].as_chunks::<N>().0.to_vec())
+    }
+
     /// The last slot whose entry `is_at_or_before`; entries for which it holds come first. `None` when there is none.
+    /// `guess` says of the last entry and the number of all where it might be: entries are mostly spread evenly, and then
+    /// one read finds it.
     pub fn find_last(
         &self,
+        guess: impl FnOnce(&[u8; N], usize) -> usize,
         is_at_or_before: impl Fn(&[u8; N]) -> bool,
     ) -> io::Result<Option<(usize, [u8; N])>> {
-        self.entries()?;
-        let (mut low, mut high) = {
+        let entries = self.entries()?;
+        let (mut low, mut high, guess) = {
             let tail = self.lock();
             let first_recent = self.entries.load(Ordering::Acquire) - tail.recent.len();
             let count = tail.recent.partition_point(&is_at_or_before);
             if let Some(index) = count.checked_sub(1) {
                 return Ok(Some((first_recent + index, tail.recent[index])));
             }
-            (0, first_recent)
+            let guess = tail.recent.last().map_or(0, |last| guess(last, entries));
+            (0, first_recent, guess)
         };
-        if high == 0 {
-            return Ok(None);
+        if high > SEARCH_BLOCK_ENTRIES {
+            let start = guess
+                .saturating_sub(SEARCH_BLOCK_ENTRIES / 2)
+                .min(high - SEARCH_BLOCK_ENTRIES);
+            let block = self.read_block(start..start + SEARCH_BLOCK_ENTRIES)?;
+            match block.partition_point(&is_at_or_before) {
+                0 => high = start,
+                count if count == block.len() => low = start + count - 1,
+                count => return Ok(Some((start + count - 1, block[count - 1]))),
+            }
         }
-        // First by single entries down to a block, then the block in one read.
+        // By single entries down to a block, then the block in one read.
         while high - low > SEARCH_BLOCK_ENTRIES {
             let middle = low + (high - low) / 2;
             if is_at_or_before(&self.read_written(middle)?) {
@@ -198,18 +216,12 @@ impl<const N: usize> IndexFile<N> {
                 high = middle;
             }
         }
-        let mut block = vec![0u8; (high - low) * N];
-        let read = self.handle.get()?.read_at(&mut block, (low * N) as u64)?;
-        let mut found = None;
-        for (index, bytes) in block[..read - read % N].chunks_exact(N).enumerate() {
-            let mut entry = [0u8; N];
-            entry.copy_from_slice(bytes);
-            if !is_at_or_before(&entry) {
-                break;
-            }
-            found = Some((low + index, entry));
+        if low == high {
+            return Ok(None);
         }
-        Ok(found)
+        let block = self.read_block(low..high)?;
+        let count = block.partition_point(&is_at_or_before);
+        Ok(count.checked_sub(1).map(|index| (low + index, block[index])))
     }
 
     /// Keeps the first `entries` and cuts the file there. Writes nothing: a full disk does not hinder it.

@@ -25,6 +25,14 @@ pub(crate) struct OffsetIndex {
     max_entries: usize,
 }
 
+/// The slot at this share of the way.
+fn share_of(way: i64, whole: i64, entries: usize) -> usize {
+    if whole <= 0 {
+        return 0;
+    }
+    (way.max(0) as u128 * entries as u128 / whole as u128) as usize
+}
+
 impl OffsetIndex {
     pub fn open(handle: Arc<FileHandle>, base_offset: i64, max_index_size: usize) -> Self {
         Self {
@@ -67,7 +75,13 @@ impl OffsetIndex {
         if last.offset <= target {
             return Ok(last);
         }
-        let found = self.file.find_last(|entry| self.parse(entry).offset <= target)?;
+        let guess = |last: &[u8; ENTRY_SIZE], entries| {
+            let last_offset = self.parse(last).offset;
+            share_of(target - self.base_offset, last_offset - self.base_offset, entries)
+        };
+        let found = self
+            .file
+            .find_last(guess, |entry| self.parse(entry).offset <= target)?;
         Ok(found.map_or(start, |(_, entry)| self.parse(&entry)))
     }
 
@@ -102,9 +116,12 @@ impl OffsetIndex {
     }
 
     pub fn first_entry_at_or_after_position(&self, position: u64) -> io::Result<Option<OffsetPosition>> {
+        let guess = |last: &[u8; ENTRY_SIZE], entries| {
+            share_of(position as i64, i64::from(self.parse(last).position), entries)
+        };
         let before = self
             .file
-            .find_last(|entry| u64::from(self.parse(entry).position) < position)?;
+            .find_last(guess, |entry| u64::from(self.parse(entry).position) < position)?;
         let slot = before.map_or(0, |(slot, _)| slot + 1);
         if slot >= self.file.entries()? {
             return Ok(None);
@@ -120,7 +137,7 @@ impl OffsetIndex {
     pub fn truncate_to(&self, offset: i64) -> io::Result<()> {
         let kept = self
             .file
-            .find_last(|entry| self.parse(entry).offset < offset)?
+            .find_last(|_, entries| entries, |entry| self.parse(entry).offset < offset)?
             .map_or(0, |(slot, _)| slot + 1);
         self.file.truncate_to_entries(kept)
     }

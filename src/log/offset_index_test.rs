@@ -112,6 +112,35 @@ fn entries_wait_in_memory_are_found_there_and_are_written_together() {
 }
 
 #[test]
+fn lookup_finds_entries_that_are_not_spread_evenly() {
+    let disk = SimDisk::new();
+    let created = handle(&disk);
+    created.create().unwrap();
+    let index = OffsetIndex::new_empty(created, 100, 80_000);
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut offsets = vec![100];
+    for entry in 1..5000u32 {
+        let step = if entry < 4000 { 1 } else { random.i64(1..1_000_000) };
+        offsets.push(offsets[offsets.len() - 1] + step);
+        index.append(offsets[entry as usize], entry).unwrap();
+    }
+    index.file().sync().unwrap();
+    let opened = OffsetIndex::open(handle(&disk), 100, 80_000);
+    for _ in 0..2000 {
+        let entry = random.usize(..5000);
+        let next = offsets.get(entry + 1).copied().unwrap_or(offsets[4999] + 1000);
+        let target = random.i64(offsets[entry]..next);
+        for index in [&index, &opened] {
+            assert_eq!(
+                index.lookup(target).unwrap(),
+                at(offsets[entry], entry as u32),
+                "{target}"
+            );
+        }
+    }
+}
+
+#[test]
 fn truncate_to_removes_entries_at_and_after_the_offset() {
     let disk = SimDisk::new();
     let index = new_index(&disk);

@@ -72,9 +72,10 @@ impl TimeIndex {
 
     /// The last entry whose time stamp is at or before `target`.
     pub fn lookup(&self, target: i64) -> io::Result<TimestampOffset> {
-        let found = self
-            .file
-            .find_last(|entry| self.parse(entry).timestamp <= target)?;
+        let found = self.file.find_last(
+            |_, entries| entries / 2,
+            |entry| self.parse(entry).timestamp <= target,
+        )?;
         Ok(found.map_or_else(|| self.none(), |(_, entry)| self.parse(&entry)))
     }
 
@@ -105,7 +106,7 @@ impl TimeIndex {
     pub fn truncate_to(&self, offset: i64) -> io::Result<()> {
         let kept = self
             .file
-            .find_last(|entry| self.parse(entry).offset < offset)?
+            .find_last(|_, entries| entries, |entry| self.parse(entry).offset < offset)?
             .map_or(0, |(slot, _)| slot + 1);
         self.file.truncate_to_entries(kept)
     }

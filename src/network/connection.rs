@@ -28,8 +28,9 @@ use crate::api::{Answer, ConnectionContext, RequestError, ResponseFrame};
 /// Answers of one connection that wait for their turn; at that many no further request is read.
 pub const PENDING_ANSWERS_MAX: usize = 128;
 
-/// Small answers that leave together, and the bytes of requests that are handled meanwhile.
-const ANSWERS_TOGETHER_MAX: usize = 16;
+/// Small answers that leave together, and the bytes of requests that are handled meanwhile. Fewer than the five requests that
+/// producers keep in flight: with all of them answered at once the client and the broker take turns at being idle.
+const ANSWERS_TOGETHER_MAX: usize = 3;
 const REQUEST_BYTES_TOGETHER_MAX: usize = 512 * 1024;
 /// A larger answer leaves at once.
 const SMALL_ANSWER_MAX: usize = 4096;
