@@ -17,16 +17,16 @@ MB = 1_000_000
 
 
 class Bench:
-    def __init__(self, name, function, rounds, systems, starts, prepare):
+    def __init__(self, name, function, rounds, seconds, systems, starts, prepare):
         self.name, self.function, self.rounds, self.systems = name, function, rounds, systems
-        self.starts, self.prepare = starts, prepare
+        self.seconds, self.starts, self.prepare = seconds, starts, prepare
 
 
-def bench(name, rounds=5, systems=("apache", "kavka", "bare"), starts=False, prepare=None):
-    """`starts`: the function starts the system itself. `prepare` makes, once a run, the directory that each round of both
-    systems begins with."""
+def bench(name, rounds=5, seconds=60, systems=("apache", "kavka", "bare"), starts=False, prepare=None):
+    """`seconds`: about how long a round of all systems takes on two quiet cores. `starts`: the function starts the system
+    itself. `prepare` makes, once a run, the directory that each round of both systems begins with."""
     def register(function):
-        BENCHES[name] = Bench(name, function, rounds, systems, starts or prepare is not None, prepare)
+        BENCHES[name] = Bench(name, function, rounds, seconds, systems, starts or prepare is not None, prepare)
         return function
     return register
 
@@ -112,7 +112,7 @@ def binary_mib(system):
     return sum(jar.stat().st_size for jar in servers.apache_libs().glob("*.jar")) / 2**20
 
 
-@bench("startup", systems=("apache", "kavka"), starts=True)
+@bench("startup", seconds=21, systems=("apache", "kavka"), starts=True)
 def startup(round, system):
     elapsed = first_record(system, system.spawn)
     round.lower("start to first acknowledged record", "ms", elapsed)
@@ -133,14 +133,14 @@ def startup(round, system):
                     first_record(system, lambda: system.spawn(command)))
 
 
-@bench("produce")
+@bench("produce", seconds=42)
 def bench_produce(round, system):
     produce(round, system, "1 KiB", 1000, warm_up=800)
     produce(round, system, "100 B", 300, warm_up=150, record_size=100)
     produce(round, system, "1 KiB, batches of 256 KiB", 1500, warm_up=200, batch_records=256)
 
 
-@bench("fetch")
+@bench("fetch", seconds=55)
 def bench_fetch(round, system):
     topic = system.topic(6)
     system.load("run", topic=topic, producers=4, partitions=6, bytes=round.bytes(600))
@@ -149,7 +149,7 @@ def bench_fetch(round, system):
     fetch(round, system, "1 KiB, 64 KiB a partition", topic, 3000, warm_up=500, partition_max_bytes=65536)
 
 
-@bench("fanout")
+@bench("fanout", seconds=34)
 def fanout(round, system):
     """One producer, ten consumers that follow the tail."""
     topic = system.topic(6)
@@ -167,7 +167,18 @@ def fanout(round, system):
     round.lower("tail at 16 MB/s: end to end p99", "us", done["end_to_end_us"]["p99"])
 
 
-@bench("latency")
+@bench("mixed", rounds=3, seconds=20)
+def mixed(round, system):
+    """Four producers and two consumers that follow them, as fast as it goes."""
+    options = {"topic": system.topic(6), "producers": 4, "consumers": 2, "partitions": 6}
+    system.load("run", bytes=round.bytes(warm_megabytes(system, 300)), **options)
+    done = system.load("run", bytes=round.bytes(500), **options)
+    moved = done["produced_bytes"] + done["fetched_bytes"]
+    round.lower("produced and fetched twice: CPU for a GB moved", "s/GB", done["broker_cpu_seconds"] / (moved / GB))
+    round.higher("produced and fetched twice: moved", "MB/s", moved / MB / done["seconds"])
+
+
+@bench("latency", seconds=44)
 def latency(round, system):
     """A fixed rate (open loop, corrected) that Kafka holds with about half a core."""
     topic = system.topic(6)
@@ -184,7 +195,7 @@ def latency(round, system):
 LATENCY_RATE = 2000
 
 
-@bench("connections", rounds=3, systems=("apache", "kavka"))
+@bench("connections", rounds=3, seconds=15, systems=("apache", "kavka"))
 def connections(round, system):
     """Memory of idle connections."""
     count = int(5000 * min(1, round.scale))
@@ -206,7 +217,7 @@ def connections(round, system):
     round.higher("connections accepted", "1/s", count / seconds)
 
 
-@bench("partitions", rounds=1, systems=("apache", "kavka"))
+@bench("partitions", rounds=1, seconds=90, systems=("apache", "kavka"))
 def partitions(round, system):
     """Ten thousand partitions: their creation, memory and idle CPU; `recovery` starts with as many."""
     topics = max(1, int(10 * min(1, round.scale)))
@@ -220,7 +231,7 @@ def partitions(round, system):
     round.lower(f"{count} partitions: idle CPU", "% of a core", (system.cpu_seconds() - cpu) / 3 * 100)
 
 
-@bench("sizes", rounds=3)
+@bench("sizes", rounds=3, seconds=60)
 def sizes(round, system):
     for label, size, megabytes in (("10 B", 10, 60), ("100 B", 100, 250), ("1 KiB", 1024, 500),
                                    ("100 KiB", 102_400, 1000)):
@@ -228,25 +239,25 @@ def sizes(round, system):
         fetch(round, system, label, topic, megabytes * 4, warm_up=megabytes, record_size=size)
 
 
-@bench("compression", rounds=3)
+@bench("compression", rounds=3, seconds=40)
 def compression(round, system):
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         produce(round, system, codec, 300, warm_up=150, compression=codec)
 
 
-@bench("acks", rounds=3)
+@bench("acks", rounds=3, seconds=21)
 def acks(round, system):
     for value in (0, 1, -1):
         produce(round, system, f"acks={'all' if value == -1 else value}", 400, warm_up=200, acks=value)
 
 
-@bench("by-partitions", rounds=3)
+@bench("by-partitions", rounds=3, seconds=45)
 def by_partitions(round, system):
     for count in (1, 6, 100, 1000):
         produce(round, system, f"{count} partitions", 400, warm_up=200, partitions=count)
 
 
-@bench("by-connections", rounds=3)
+@bench("by-connections", rounds=3, seconds=28)
 def by_connections(round, system):
     for count in (1, 50, 1000):
         produce(round, system, f"{count} connections", 400, warm_up=200, producers=count)
@@ -259,7 +270,7 @@ def tool(main_class, *arguments):
     return done.stdout
 
 
-@bench("tools", rounds=3, systems=("apache", "kavka"))
+@bench("tools", rounds=3, seconds=70, systems=("apache", "kavka"))
 def tools(round, system):
     """The stock tools: on a small machine the Java clients are the limit, the broker's CPU is the figure."""
     topic = system.topic(6)
@@ -298,7 +309,7 @@ def with_properties(system, *lines):
     system.start()
 
 
-@bench("groups", rounds=3, systems=("apache", "kavka"))
+@bench("groups", rounds=3, seconds=90, systems=("apache", "kavka"))
 def groups(round, system):
     """500 members that join one group at once, commits, and the load of a partition with a million of them."""
     # With the delay, which lets members come together, the delay would be measured.
@@ -351,7 +362,7 @@ def load_of_a_million(round, system):
         round.lower("load of a million commits", "ms", float(told[1]))
 
 
-@bench("cold", rounds=3)
+@bench("cold", rounds=3, seconds=40)
 def cold(round, system):
     """Reads from the disk, the page cache dropped before."""
     topic = system.topic(6)

@@ -70,7 +70,7 @@ def many_and_big(template, options):
     template.keep()
 
 
-@bench("recovery", rounds=1, systems=("apache", "kavka"), prepare=many_and_big)
+@bench("recovery", rounds=1, seconds=420, systems=("apache", "kavka"), prepare=many_and_big)
 def recovery(round, system):
     """Starts with ten thousand partitions on the same directory: after a kill -9 and after a clean end."""
     count = max(1, int(10 * min(1, round.scale))) * 1000
@@ -146,7 +146,7 @@ def digest(system, partition):
     return json.loads(done.stdout)
 
 
-@bench("compaction", rounds=3, systems=("apache", "kavka"), prepare=keyed_log)
+@bench("compaction", rounds=3, seconds=40, systems=("apache", "kavka"), prepare=keyed_log)
 def compaction(round, system):
     """Cleaning of the same log: its speed, and that the same records are left."""
     round.template.copy_to(system)
