@@ -10,7 +10,8 @@ ROW, LABEL, WIDTH, VALUES = 20, 330, 380, 330
 def bars(figures):
     for bench, figure, unit, better, by_system in figures.rows():
         share = ratio(by_system)
-        if share:
+        # Nothing (CPU below one tick) and less (memory given back) have no place on a logarithmic scale.
+        if share is not None and share > 0:
             advantage = 1 / share if better == "lower" else share
             yield bench, figure, unit, advantage, by_system
 
