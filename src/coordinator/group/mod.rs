@@ -77,3 +77,7 @@ fn owned_bytes(bytes: &Bytes) -> Bytes {
 mod consumer_fixture_test;
 #[cfg(test)]
 mod fixture_test;
+#[cfg(test)]
+mod simulation_classic_test;
+#[cfg(test)]
+mod simulation_test;
