@@ -117,7 +117,7 @@ impl UnifiedLog {
         now_ms: i64,
     ) -> Result<Option<VerificationGuard>, LogError> {
         let mut writer = self.lock()?;
-        Ok(writer.producer_state.start_verification(request, now_ms))
+        writer.producer_state.start_verification(request, now_ms)
     }
 
     fn nothing_appended(&self) -> LogAppendInfo {

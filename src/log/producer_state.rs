@@ -522,16 +522,28 @@ impl ProducerState {
         })
     }
 
-    /// The guard for a batch that would open a transaction; `None`: it is open.
+    /// The guard for a batch that would open a transaction; `None`: it is open. An older epoch has none: it would stand in the way of the
+    /// producer's next.
     pub fn start_verification(
         &mut self,
         request: &VerificationRequest,
         now_ms: i64,
-    ) -> Option<VerificationGuard> {
-        match self.is_in_transaction(request.producer_id, request.producer_epoch) {
+    ) -> Result<Option<VerificationGuard>, LogError> {
+        let (producer_id, producer_epoch) = (request.producer_id, request.producer_epoch);
+        if let Some(entry) = self.entry(producer_id)
+            && producer_epoch < entry.producer_epoch
+        {
+            return Err(LogError::InvalidProducerEpoch {
+                reason: format!(
+                    "Epoch of producer {producer_id} is {producer_epoch}, which is smaller than the last seen epoch {}",
+                    entry.producer_epoch
+                ),
+            });
+        }
+        Ok(match self.is_in_transaction(producer_id, producer_epoch) {
             true => None,
             false => Some(self.verifications.start(request, now_ms)),
-        }
+        })
     }
 
     /// Whether a client's or coordinator's batch may be written as far as its transaction goes.

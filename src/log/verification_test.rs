@@ -49,6 +49,11 @@ fn request(producer_epoch: i16, base_sequence: i32, supports_epoch_bump: bool) -
     }
 }
 
+/// Of an epoch that is not an older one.
+fn start(state: &mut ProducerState, request: &VerificationRequest, now_ms: i64) -> Option<VerificationGuard> {
+    state.start_verification(request, now_ms).unwrap()
+}
+
 fn verified(guard: Option<VerificationGuard>) -> TransactionCheck {
     TransactionCheck {
         must_be_verified: true,
@@ -98,32 +103,32 @@ fn first_batch_needs_a_guard_and_the_next_ones_need_none() {
         matches!(refused, Err(LogError::InvalidTxnState { .. })),
         "{refused:?}"
     );
-    let guard = state.start_verification(&request(0, 0, false), NOW);
+    let guard = start(&mut state, &request(0, 0, false), NOW);
     assert!(guard.is_some());
     append(&mut state, &transactional(0, 0, 0), &verified(guard)).unwrap();
-    assert_eq!(state.start_verification(&request(0, 1, false), NOW), None);
+    assert_eq!(start(&mut state, &request(0, 1, false), NOW), None);
     append(&mut state, &transactional(0, 1, 1), &verified(None)).unwrap();
     // Another epoch's transaction is another one.
-    assert!(state.start_verification(&request(1, 0, false), NOW).is_some());
+    assert!(start(&mut state, &request(1, 0, false), NOW).is_some());
 }
 
 #[test]
 fn plain_batch_needs_no_guard_and_takes_none_away() {
     let mut state = state();
-    let guard = state.start_verification(&request(0, 0, false), NOW);
+    let guard = start(&mut state, &request(0, 0, false), NOW);
     append(&mut state, &batch(0, 0, 0, 0), &verified(None)).unwrap();
-    assert_eq!(state.start_verification(&request(0, 0, false), NOW), guard);
+    assert_eq!(start(&mut state, &request(0, 0, false), NOW), guard);
 }
 
 #[test]
 fn marker_takes_the_guard_away_so_a_late_batch_opens_no_transaction() {
     let mut state = state();
-    let guard = state.start_verification(&request(0, 0, false), NOW);
+    let guard = start(&mut state, &request(0, 0, false), NOW);
     end(&mut state, 0, 0, 0).unwrap();
     let late = append(&mut state, &transactional(0, 0, 1), &verified(guard));
     assert!(matches!(late, Err(LogError::InvalidTxnState { .. })), "{late:?}");
     // Nor does the guard of the next transaction let it in.
-    let next = state.start_verification(&request(0, 0, false), NOW);
+    let next = start(&mut state, &request(0, 0, false), NOW);
     assert_ne!(next, guard);
     assert!(append(&mut state, &transactional(0, 0, 1), &verified(guard)).is_err());
     append(&mut state, &transactional(0, 0, 1), &verified(next)).unwrap();
@@ -132,8 +137,8 @@ fn marker_takes_the_guard_away_so_a_late_batch_opens_no_transaction() {
 #[test]
 fn requests_verified_together_share_a_guard_and_only_the_first_sequence_opens() {
     let mut state = state();
-    let later = state.start_verification(&request(0, 3, false), NOW);
-    let first = state.start_verification(&request(0, 0, false), NOW);
+    let later = start(&mut state, &request(0, 3, false), NOW);
+    let first = start(&mut state, &request(0, 0, false), NOW);
     assert_eq!(later, first);
     let refused = append(&mut state, &transactional(0, 3, 0), &verified(later));
     assert!(
@@ -146,8 +151,8 @@ fn requests_verified_together_share_a_guard_and_only_the_first_sequence_opens() 
 #[test]
 fn sequences_of_an_older_epoch_do_not_count() {
     let mut state = state();
-    state.start_verification(&request(0, 0, false), NOW);
-    let guard = state.start_verification(&request(1, 5, false), NOW);
+    start(&mut state, &request(0, 0, false), NOW);
+    let guard = start(&mut state, &request(1, 5, false), NOW);
     // A producer that is not known may begin anywhere with the older protocol.
     append(&mut state, &transactional(1, 5, 0), &verified(guard)).unwrap();
 }
@@ -155,13 +160,13 @@ fn sequences_of_an_older_epoch_do_not_count() {
 #[test]
 fn version_2_begins_with_sequence_0_where_the_producer_is_not_known() {
     let mut state = state();
-    let guard = state.start_verification(&request(0, 4, true), NOW);
+    let guard = start(&mut state, &request(0, 4, true), NOW);
     let refused = append(&mut state, &transactional(0, 4, 0), &verified(guard));
     assert!(
         matches!(refused, Err(LogError::OutOfOrderSequence { .. })),
         "{refused:?}"
     );
-    state.start_verification(&request(0, 0, true), NOW);
+    start(&mut state, &request(0, 0, true), NOW);
     append(&mut state, &transactional(0, 0, 0), &verified(guard)).unwrap();
 }
 
@@ -186,11 +191,23 @@ fn marker_of_version_2_must_have_a_higher_epoch_than_the_transaction() {
 }
 
 #[test]
+fn older_epoch_gets_no_guard_and_stands_in_nobodys_way() {
+    let mut state = state();
+    append(&mut state, &transactional(5, 0, 0), &TransactionCheck::default()).unwrap();
+    let stale = state.start_verification(&request(4, 0, true), NOW);
+    assert!(
+        matches!(stale, Err(LogError::InvalidProducerEpoch { .. })),
+        "{stale:?}"
+    );
+    append(&mut state, &transactional(5, 1, 1), &verified(None)).unwrap();
+}
+
+#[test]
 fn guards_expire_with_idle_producers() {
     let mut state = state();
-    let guard = state.start_verification(&request(0, 0, false), NOW);
+    let guard = start(&mut state, &request(0, 0, false), NOW);
     state.remove_expired_producers(NOW + i64::from(EXPIRATION_MS) - 1);
-    assert_eq!(state.start_verification(&request(0, 0, false), NOW), guard);
+    assert_eq!(start(&mut state, &request(0, 0, false), NOW), guard);
     state.remove_expired_producers(NOW + i64::from(EXPIRATION_MS));
-    assert_ne!(state.start_verification(&request(0, 0, false), NOW), guard);
+    assert_ne!(start(&mut state, &request(0, 0, false), NOW), guard);
 }

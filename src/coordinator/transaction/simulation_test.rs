@@ -443,8 +443,9 @@ impl World {
                 let state = &mut self.partitions[batch.partition as usize].state;
                 self.network
                     .push(match state.start_verification(&request, NOW_MS) {
-                        Some(guard) => Message::Verify(batch, guard),
-                        None => Message::Append(batch, None),
+                        Ok(Some(guard)) => Message::Verify(batch, guard),
+                        Ok(None) => Message::Append(batch, None),
+                        Err(error) => Message::ProduceAnswer(batch, Err(code(error))),
                     });
             }
             Message::Verify(batch, guard) => {

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use super::service::{Transaction, TransactionCoordinatorService};
 use super::transaction_state::TransactionVersion;
 use crate::config::KafkaConfig;
-use crate::log::{TopicPartition, VerificationRequest};
+use crate::log::{LogError, TopicPartition, VerificationRequest};
 use crate::protocol::ErrorCode;
-use crate::replica::{ReplicaManager, VerificationGuards};
+use crate::replica::{ReplicaError, ReplicaManager, VerificationGuards};
 
 /// What a client's version of a request lets the broker do (`TransactionSupportedOperation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl SupportedOperation {
 #[derive(Debug, Default)]
 pub struct Verified {
     pub guards: VerificationGuards,
-    /// Partitions that may not be written to, by the word of their transaction coordinator.
+    /// Partitions that may not be written to, by the word of their transaction coordinator or their own.
     pub errors: HashMap<TopicPartition, ErrorCode>,
 }
 
@@ -84,32 +84,41 @@ impl TransactionVerifier {
         let mut backoff = FIRST_BACKOFF;
         loop {
             let requests = requests(&transaction, operation, partitions);
-            let guards = self.guards(&requests);
-            if guards.is_empty() {
-                return Verified::default();
+            let begun = self.begin(&requests);
+            if begun.guards.is_empty() {
+                return begun;
             }
-            let asked = guards.keys().cloned().collect();
+            let asked = begun.guards.keys().cloned().collect();
             let answers = self.ask(transaction.clone(), operation, asked).await;
             let is_refused =
                 |answer: &(TopicPartition, ErrorCode)| answer.1 == ErrorCode::ConcurrentTransactions;
             let is_late = Instant::now() >= deadline || !operation.supports_epoch_bump();
-            if is_late || !(answers.iter().any(is_refused) || self.has_lost_guards(&requests, &guards)) {
-                return sorted_out(guards, answers, operation);
+            if is_late || !(answers.iter().any(is_refused) || self.has_lost_guards(&requests, &begun.guards))
+            {
+                return sorted_out(begun, answers, operation);
             }
             tokio::time::sleep(backoff).await;
             backoff = (backoff * 2).min(self.retry_backoff);
         }
     }
 
-    fn guards(&self, requests: &[(TopicPartition, VerificationRequest)]) -> VerificationGuards {
-        let mut guards = VerificationGuards::new();
+    /// Guards, and the partitions that know a later epoch of the producer.
+    fn begin(&self, requests: &[(TopicPartition, VerificationRequest)]) -> Verified {
+        let mut begun = Verified::default();
         for (partition, request) in requests {
-            // Where it cannot be begun the append fails, too, and says why.
-            if let Ok(Some(guard)) = self.replica_manager.start_verification(partition, request) {
-                guards.insert(partition.clone(), guard);
+            match self.replica_manager.start_verification(partition, request) {
+                Ok(Some(guard)) => {
+                    begun.guards.insert(partition.clone(), guard);
+                }
+                Err(ReplicaError::Log(LogError::InvalidProducerEpoch { .. })) => {
+                    let error = ErrorCode::InvalidProducerEpoch;
+                    begun.errors.insert(partition.clone(), error);
+                }
+                // Open; or it cannot be begun: then the append fails, too, and says why.
+                Ok(None) | Err(_) => {}
             }
         }
-        guards
+        begun
     }
 
     /// With version 2 a producer goes on at once after a transaction's end. Then the marker of that end may come after the guard was taken and
@@ -119,7 +128,7 @@ impl TransactionVerifier {
         requests: &[(TopicPartition, VerificationRequest)],
         guards: &VerificationGuards,
     ) -> bool {
-        let now = self.guards(requests);
+        let now = self.begin(requests).guards;
         now.iter()
             .any(|(partition, guard)| guards.get(partition) != Some(guard))
     }
@@ -168,14 +177,10 @@ fn requests(
 }
 
 fn sorted_out(
-    guards: VerificationGuards,
+    mut verified: Verified,
     answers: Vec<(TopicPartition, ErrorCode)>,
     operation: SupportedOperation,
 ) -> Verified {
-    let mut verified = Verified {
-        guards,
-        errors: HashMap::new(),
-    };
     for (partition, error) in answers {
         if error != ErrorCode::None {
             verified.guards.remove(&partition);
