@@ -177,13 +177,6 @@ def regular_expression(client):
     return test
 
 
-def serves_consumer_groups():
-    printed = subprocess.run(
-        servers.java_command("org.apache.kafka.tools.BrokerApiVersionsCommand", "--bootstrap-server", BOOTSTRAP, heap="128m"),
-        capture_output=True, text=True).stdout
-    return any("ConsumerGroupHeartbeat(68)" in line and "UNSUPPORTED" not in line for line in printed.splitlines())
-
-
 def at_once(tests):
     """Tests that mostly wait."""
     threads = [threading.Thread(target=check, args=test) for test in tests]
@@ -198,11 +191,10 @@ def main():
     check("mixed classic group", "mixed-group", mixed)
     check("mixed classic group", "rolling-bounce", bounce(assignor="range"))
     at_once([(client, "static-restart", static_restart(client, assignor="range")) for client in TRIO])
-    if serves_consumer_groups():
-        check("mixed consumer group", "rolling-bounce", bounce(protocol="consumer"))
-        check("mixed consumer group", "migration", migration)
-        at_once([(client, "static-restart-848", static_restart(client, protocol="consumer")) for client in ("java 4.4.0", "librdkafka")]
-                + [(client, "regular-expression", regular_expression(client)) for client in ("java 4.4.0", "librdkafka")])
+    check("mixed consumer group", "rolling-bounce", bounce(protocol="consumer"))
+    check("mixed consumer group", "migration", migration)
+    at_once([(client, "static-restart-848", static_restart(client, protocol="consumer")) for client in ("java 4.4.0", "librdkafka")]
+            + [(client, "regular-expression", regular_expression(client)) for client in ("java 4.4.0", "librdkafka")])
     finish()
 
 
