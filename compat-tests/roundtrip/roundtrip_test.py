@@ -146,6 +146,8 @@ class Leg:
         if sane < len(indexes):
             raise AssertionError(f"{kind} left {len(indexes)} indexes, {sane} of them sane:\n{printed[-600:]}")
         printed = self.dump(indexes, "--verify-index-only")
+        # An index has the time stamp in the header of a batch that compaction emptied; kafka-dump-log looks for one in its records, and finds -1.
+        printed = re.sub(r"Found timestamp mismatch in :\S+\n(  Index timestamp: \d+, log timestamp: -1\n)+(?!  )", "", printed)
         doubts = [line for line in printed.splitlines() if not line.startswith("Dumping ") and "is empty." not in line]
         if doubts:
             raise AssertionError(f"{kind} left indexes that are wrong: {doubts[:6]}")
