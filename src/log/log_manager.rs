@@ -91,6 +91,8 @@ pub(super) struct ManagedDir {
     loaded: AtomicBool,
     /// A full disk did not take a checkpoint after logs were deleted.
     remembers_deleted: AtomicBool,
+    /// Held while a checkpoint is gathered and written: all writers share its `.tmp`, and the last one must know the latest.
+    checkpointing: Mutex<()>,
     checkpointed_high_watermarks: ArcSwap<Offsets>,
 }
 
@@ -149,6 +151,7 @@ impl ManagedDir {
             previous_broker_epoch: text.as_deref().map_or(-1, checkpoint::parse_clean_shutdown),
             loaded: AtomicBool::new(false),
             remembers_deleted: AtomicBool::new(false),
+            checkpointing: Mutex::default(),
             checkpointed_high_watermarks: ArcSwap::from_pointee(Offsets::new()),
         })
     }
@@ -892,6 +895,7 @@ fn for_each_log(
 
 /// The entries of one of the checkpoints for the logs of a directory.
 fn write_checkpoint_of(dir: &ManagedDir, name: &str, logs: &Logs, disk: &dyn Disk) -> Result<(), LogError> {
+    let _one_at_a_time = lock(&dir.checkpointing);
     let offset_of = |log: &UnifiedLog| match name {
         RECOVERY_POINT_CHECKPOINT => Some(log.recovery_point()),
         HIGH_WATERMARK_CHECKPOINT => Some(log.high_watermark()),

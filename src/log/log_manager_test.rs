@@ -350,3 +350,25 @@ fn metadata_log_lies_in_its_dir_with_kafkas_id_and_is_none_of_the_logs() {
     log.flush().unwrap();
     assert_eq!(log.recovery_point(), 2);
 }
+
+#[test]
+fn checkpoints_written_at_the_same_time_do_not_take_the_directory_offline() {
+    let dir = tempfile::tempdir().unwrap();
+    let dirs = [dir.path().to_path_buf()];
+    let manager = open_manager(Arc::new(SystemDisk::new()), TestClock::at(NOW), &dirs);
+    manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+    let log = manager
+        .get_or_create(&TopicPartition::new("t", 0), None, LogConfig::default())
+        .unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    manager.checkpoint_recovery_points().unwrap();
+                }
+            });
+        }
+    });
+    assert!(manager.is_log_dir_online(dir.path()));
+    drop(log);
+}
