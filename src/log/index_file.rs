@@ -124,12 +124,14 @@ impl<const N: usize> IndexFile<N> {
     }
 
     pub fn read_entry(&self, slot: usize) -> io::Result<[u8; N]> {
-        let entries = self.entries()?;
+        // Loads them; the count itself must be as old as the tail.
+        self.entries()?;
         {
             let tail = self.lock();
-            let first_recent = entries - tail.recent.len();
-            if slot >= first_recent {
-                return Ok(tail.recent[slot - first_recent]);
+            let first_recent = self.entries.load(Ordering::Acquire) - tail.recent.len();
+            if let Some(index) = slot.checked_sub(first_recent) {
+                let entry = tail.recent.get(index).copied();
+                return entry.ok_or_else(|| io::ErrorKind::UnexpectedEof.into());
             }
         }
         self.read_written(slot)

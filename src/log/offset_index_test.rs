@@ -200,6 +200,32 @@ fn full_disk_leaves_out_the_entry_that_could_not_be_written_with_those_that_wait
 }
 
 #[test]
+fn entries_are_read_right_while_others_come() {
+    let disk = SimDisk::new();
+    let handle = handle(&disk);
+    handle.create().unwrap();
+    let index = OffsetIndex::new_empty(handle, 100, 8 * 50_000);
+    index.append(101, 1).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for entry in 2..=50_000 {
+                index.append(100 + entry, entry as u32).unwrap();
+            }
+        });
+        loop {
+            let entries = index.file().entries().unwrap();
+            for slot in [0, entries / 2, entries - 1] {
+                let expected = at(101 + slot as i64, 1 + slot as u32);
+                assert_eq!(index.parse(&index.file().read_entry(slot).unwrap()), expected);
+            }
+            if entries == 50_000 {
+                break;
+            }
+        }
+    });
+}
+
+#[test]
 fn file_with_bytes_of_half_an_entry_counts_whole_ones() {
     let disk = SimDisk::new();
     let index = new_index(&disk);
