@@ -248,7 +248,24 @@ impl LogManager {
         let last = shorter.log_end_offset() - 1;
         let is_prefix = shorter.log_start_offset() > last
             || longer.epoch_for_offset(last) == shorter.epoch_for_offset(last);
-        (one_topic(&longer, &shorter) && is_prefix).then_some((longer, shorter))
+        if !one_topic(&longer, &shorter) || !is_prefix {
+            return None;
+        }
+        take_over_start(&longer, &shorter);
+        Some((longer, shorter))
+    }
+}
+
+/// What was deleted from one is deleted: the copy's checkpoints may be older than its name.
+fn take_over_start(kept: &UnifiedLog, dropped: &UnifiedLog) {
+    let start = kept.log_start_offset().max(dropped.log_start_offset());
+    let known = kept.high_watermark().max(dropped.high_watermark());
+    kept.update_high_watermark(known.max(start));
+    if let Err(error) = kept.maybe_increment_log_start_offset(start.min(kept.high_watermark())) {
+        tracing::warn!(
+            "{}: {error}; it is tried again with the next deletion",
+            kept.topic_partition()
+        );
     }
 }
 

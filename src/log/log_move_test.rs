@@ -151,6 +151,24 @@ fn start_after_the_swap_was_cut_in_two_keeps_one_of_the_logs_and_sets_the_other_
 }
 
 #[test]
+fn start_after_the_swap_was_cut_in_two_brings_nothing_back_that_was_deleted() {
+    let (disk, manager, current, future) = copied();
+    current.maybe_increment_log_start_offset(7).unwrap();
+    future.flush().unwrap();
+    manager.checkpoint_log_start_offsets().unwrap();
+    let from = future.dir();
+    drop((manager, current, future));
+    disk.rename(&from, Path::new("/b/t-0")).unwrap();
+
+    let manager = open(&disk);
+    manager.set_assigned(|log| *log.parent_dir() == *Path::new("/b"));
+    load(&manager);
+    let log = manager.get(&tp()).unwrap();
+    assert_eq!(*log.parent_dir(), *Path::new("/b"));
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (7, 10));
+}
+
+#[test]
 fn two_logs_of_which_none_is_the_other_s_beginning_stop_the_start() {
     let disk = Arc::new(SimDisk::new());
     for (dir, epoch) in [("/a", 3), ("/b", 4)] {
