@@ -190,12 +190,15 @@ impl Connection {
             && pending.front().is_some_and(Pending::is_ready)
             && pending.back().is_some_and(|answer| !answer.is_large())
         {
-            let next = self.reader.next_if_here(&self.stream);
-            let Some(frame) = next.map_err(ConnectionEnd::Frame)? else {
+            let Some(frame) = self.reader.next_if_here(&self.stream) else {
                 break;
             };
             bytes += frame.bytes.len();
-            self.handle(frame, pending).await?;
+            if let Err(end) = self.handle(frame, pending).await {
+                // What came before is done: its client must not repeat it.
+                self.write_ready(pending).await?;
+                return Err(end);
+            }
         }
         Ok(())
     }

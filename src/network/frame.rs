@@ -223,20 +223,24 @@ impl FrameReader {
 
     /// The next frame if all of it is here, and nothing has to be waited for to take it. An end or an error is left for
     /// [`Self::next`] to meet.
-    pub fn next_if_here(&mut self, stream: &TcpStream) -> Result<Option<Frame>, FrameError> {
+    pub fn next_if_here(&mut self, stream: &TcpStream) -> Option<Frame> {
         if self.memory.free.is_some() {
-            return Ok(None);
+            return None;
         }
         loop {
-            if let Some(size) = self.buffer.next_size()? {
+            // A size that cannot be is `next`'s to tell, after the answers that wait have left.
+            let Ok(size) = self.buffer.next_size() else {
+                return None;
+            };
+            if let Some(size) = size {
                 self.buffer.begin(size, None);
             }
             if let Some(frame) = self.buffer.finished() {
-                return Ok(Some(frame));
+                return Some(frame);
             }
             match self.read(stream) {
                 Ok(Some(1..)) => {}
-                Ok(_) | Err(_) => return Ok(None),
+                Ok(_) | Err(_) => return None,
             }
         }
     }

@@ -238,6 +238,27 @@ fn requests_in_flight_of_mixed_sizes_are_answered_each_and_in_order() {
     sending.join().unwrap();
 }
 
+/// A client that lost the answer to a produce would send it again.
+#[test]
+fn answers_before_a_request_that_ends_the_connection_are_sent() {
+    let node = Node::start(config(), Puppet::default());
+    for bad in [framed(b"bad"), Bytes::from_static(b"\x7f\xff\xff\xff")] {
+        for before in 1..=2 {
+            let mut stream = node.connect();
+            let mut bytes = framed(b"e").repeat(before);
+            bytes.extend_from_slice(&bad);
+            stream.write_all(&bytes).unwrap();
+            for _ in 0..before {
+                assert_eq!(receive(&mut stream), b"e");
+            }
+            let mut rest = Vec::new();
+            // Closed, or reset where what was sent is left unread.
+            stream.read_to_end(&mut rest).ok();
+            assert!(rest.is_empty());
+        }
+    }
+}
+
 #[test]
 fn later_answers_let_the_next_request_start_and_keep_their_order() {
     let node = Node::start(config(), Puppet::default());
