@@ -6,6 +6,7 @@ use crate::coordinator::group::config::{GroupConfig, MigrationPolicy};
 use crate::coordinator::group::embedded_protocol as embedded;
 use crate::coordinator::group::shard::Group;
 use crate::protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use crate::protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use crate::protocol::messages::{JoinGroupRequest, JoinGroupResponse, SyncGroupRequest};
 use crate::protocol::records::consumer_protocol::ConsumerProtocolSubscription;
 use crate::protocol::records::consumer_protocol::consumer_protocol_subscription::TopicPartition;
@@ -74,7 +75,7 @@ fn classic_group(fixture: &mut Fixture, partitions: i32) -> JoinGroupResponse {
     let assignment = embedded::serialize_assignment(&target, 1, &fixture.shard.image).unwrap();
     let mut request = sync_request(&joined);
     request.assignments = vec![
-        crate::protocol::messages::sync_group_request::SyncGroupRequestAssignment::default()
+        SyncGroupRequestAssignment::default()
             .with_member_id(joined.member_id.clone())
             .with_assignment(assignment),
     ];
@@ -219,6 +220,63 @@ fn upgrade_is_refused_where_it_would_lose_something() {
         "Cannot upgrade classic group group to consumer group because the group does not use the consumer embedded \
          protocol."
     );
+}
+
+#[test]
+fn members_that_wait_for_their_first_rebalance_are_told_though_the_upgrade_is_refused() {
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 1);
+    let waiting = fixture.join(classic("", &[]));
+    // The group has no protocol yet.
+    let response = fixture.beat(&joining("b", &["one"]));
+    assert_eq!(response.error_code, ErrorCode::UnknownServerError.code());
+    let told = fixture.joined(waiting).expect("the JoinGroup is lost");
+    assert_eq!(told.error_code, ErrorCode::RebalanceInProgress.code());
+    let waiting = fixture.join(classic(&told.member_id, &[]));
+    fixture.sleep(3000);
+    assert_eq!(fixture.joined(waiting).unwrap().generation_id, 1);
+}
+
+#[test]
+fn members_that_wait_for_their_assignment_are_told_though_the_upgrade_is_refused() {
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 1);
+    let tokens = [fixture.join(join("group")), fixture.join(join("group"))];
+    fixture.sleep(6000);
+    let joined = tokens.map(|token| fixture.joined(token).unwrap());
+    let follower = joined.iter().find(|member| member.leader != member.member_id);
+    let waiting = fixture.sync_with(sync_request(follower.unwrap()));
+    // Nothing but a consumer's subscription can be made a member of a consumer group.
+    let response = fixture.beat(&joining("b", &["one"]));
+    assert_eq!(response.error_code, ErrorCode::GroupIdNotFound.code());
+    let told = fixture.synced(waiting).expect("the SyncGroup is lost");
+    assert_eq!(told.error_code, ErrorCode::RebalanceInProgress.code());
+    assert_eq!(fixture.state(), "CompletingRebalance");
+}
+
+/// A rebalance that `old` holds up goes on without it after its time, whatever became of an upgrade.
+fn assert_rebalance_ends(fixture: &mut Fixture, old: &StrBytes, told: &JoinGroupResponse) {
+    assert_eq!(told.error_code, ErrorCode::RebalanceInProgress.code());
+    assert_eq!(fixture.state(), "PreparingRebalance");
+    let waiting = fixture.join(classic(&told.member_id, &[]));
+    for _ in 0..6 {
+        fixture.sleep(5000);
+        fixture.heartbeat(old, 1);
+    }
+    let joined = fixture.joined(waiting).expect("the rebalance does not end");
+    assert_eq!((joined.error_code, joined.generation_id), (0, 2));
+}
+
+#[test]
+fn rebalance_still_ends_when_the_upgraded_group_refuses_the_new_member() {
+    let mut fixture = Fixture::new();
+    let first = classic_group(&mut fixture, 1);
+    let waiting = fixture.join(classic("", &[]));
+    let invalid = joining("c", &["one"]).with_subscribed_topic_regex(Some(text("(")));
+    let response = fixture.beat(&invalid);
+    assert_eq!(response.error_code, ErrorCode::InvalidRegularExpression.code());
+    let told = fixture.joined(waiting).unwrap();
+    assert_rebalance_ends(&mut fixture, &first.member_id, &told);
 }
 
 #[test]

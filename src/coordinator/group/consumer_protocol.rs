@@ -74,9 +74,12 @@ pub(super) struct Change {
 }
 
 pub(super) fn heartbeat_error(error: &ApiError) -> ConsumerGroupHeartbeatResponse {
+    // Of what went wrong inside nothing is told.
+    let is_told = error.code != ErrorCode::UnknownServerError;
+    let message = is_told.then(|| StrBytes::from_string(error.message_or_default().to_owned()));
     ConsumerGroupHeartbeatResponse::default()
         .with_error_code(error.code.code())
-        .with_error_message(Some(StrBytes::from_string(error.message_or_default().to_owned())))
+        .with_error_message(message)
         .with_member_id(None)
 }
 
@@ -643,26 +646,42 @@ impl GroupShard {
             return self.consumer_group_leave(context, &group_id, request);
         }
         let is_joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH;
-        let (mut written, mut effects) = (Vec::new(), Vec::new());
-        let converted = self.group_to_join(context, &group_id, is_joining, &mut written, &mut effects)?;
-        let mut consumer = self.consumer(converted.as_ref(), &group_id, context.now_ms)?;
-        let response = match consumer.heartbeat(client, request) {
-            Ok(response) => response,
-            // Members of what was a classic group have been told to join again.
-            Err(error) if !effects.is_empty() => {
-                let mut outcome = GroupOutcome::of(heartbeat_error(&error));
-                outcome.effects = effects;
-                return Ok(outcome);
-            }
-            Err(error) => return Err(error),
-        };
+        let mut effects = Vec::new();
+        let mut outcome =
+            match self.join_or_stay(context, client, request, (&group_id, is_joining), &mut effects) {
+                Ok((written, response)) => GroupOutcome::with_records(written, response),
+                Err(error) => {
+                    // The group stays classic and keeps its timers, but those who waited for a rebalance have been told,
+                    // as by Kafka, to join again.
+                    effects.retain(|effect| matches!(effect, Effect::Reply(..)));
+                    if effects.is_empty() {
+                        return Err(error);
+                    }
+                    GroupOutcome::of(heartbeat_error(&error))
+                }
+            };
+        outcome.effects = effects;
+        Ok(outcome)
+    }
+
+    /// What a heartbeat writes, and its answer. When it fails, `effects` are those of an upgrade that did not come about.
+    fn join_or_stay(
+        &mut self,
+        context: &OperationContext,
+        client: &HeartbeatContext,
+        request: &ConsumerGroupHeartbeatRequest,
+        (group_id, is_joining): (&StrBytes, bool),
+        effects: &mut Vec<GroupEffect>,
+    ) -> Result<(Vec<GroupRecord>, ConsumerGroupHeartbeatResponse), ApiError> {
+        let mut written = Vec::new();
+        let converted = self.group_to_join(context, group_id, is_joining, &mut written, effects)?;
+        let mut consumer = self.consumer(converted.as_ref(), group_id, context.now_ms)?;
+        let response = consumer.heartbeat(client, request)?;
         written.append(&mut consumer.records);
         effects.append(&mut consumer.effects);
         let (refreshed, resolve) = (consumer.refreshed, consumer.resolve.take());
-        self.remember_work(context, &group_id, refreshed, resolve, &mut effects);
-        let mut outcome = GroupOutcome::with_records(written, response);
-        outcome.effects = effects;
-        Ok(outcome)
+        self.remember_work(context, group_id, refreshed, resolve, effects);
+        Ok((written, response))
     }
 
     /// Keeps what an operation found out and does not write.
