@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::assignor::TopicPartitions;
 use super::classic_group::ClassicGroupState::{Empty, Stable};
 use super::classic_group::{CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupMember};
@@ -102,11 +104,26 @@ pub(super) fn to_consumer_group(
     for classic_member in classic.members() {
         let assigned = assigned_partitions(classic, classic_member, image)?;
         let member = upgraded_member(classic, classic_member, &assigned)?;
+        if let Some((topic_id, partition)) = first_held(&group, &assigned) {
+            // A client's assignor gave it to two members. Both would keep it; Kafka fails there.
+            let (group, member) = (classic.group_id(), &member.member_id);
+            tracing::warn!(%group, %member, %topic_id, partition, "a partition has two owners: the group stays classic");
+            return Err(ErrorCode::UnknownServerError.into());
+        }
         group.put_target(member.member_id.clone(), Some(Arc::new(assigned)));
         group.put_member(member.member_id.clone(), Some(Arc::new(member)));
     }
     group.set_metadata_hash(hashes.group_hash(group.subscribed_topics(), image));
     Ok(group)
+}
+
+fn first_held(group: &ConsumerGroup, assigned: &TopicPartitions) -> Option<(Uuid, i32)> {
+    assigned.iter().find_map(|(topic_id, partitions)| {
+        let held = partitions
+            .iter()
+            .find(|partition| group.is_held(*topic_id, **partition));
+        held.map(|partition| (*topic_id, *partition))
+    })
 }
 
 const MALFORMED: &str = "the embedded consumer protocol is malformed";

@@ -254,6 +254,32 @@ fn members_that_wait_for_their_assignment_are_told_though_the_upgrade_is_refused
     assert_eq!(fixture.state(), "CompletingRebalance");
 }
 
+#[test]
+fn upgrade_is_refused_when_two_members_have_the_same_partition() {
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 1);
+    let tokens = [fixture.join(classic("", &[])), fixture.join(classic("", &[]))];
+    fixture.sleep(6000);
+    let joined = tokens.map(|token| fixture.joined(token).unwrap());
+    let target = [(topic_id(1), [0].into())].into();
+    let both = embedded::serialize_assignment(&target, 1, &fixture.shard.image).unwrap();
+    let leader = joined.iter().find(|member| member.leader == member.member_id);
+    let mut request = sync_request(leader.unwrap());
+    request.assignments = joined
+        .iter()
+        .map(|member| {
+            SyncGroupRequestAssignment::default()
+                .with_member_id(member.member_id.clone())
+                .with_assignment(both.clone())
+        })
+        .collect();
+    fixture.sync_with(request);
+    assert_eq!(fixture.state(), "Stable");
+    let (code, _) = fixture.refused(&joining("b", &["one"]));
+    assert_eq!(code, ErrorCode::UnknownServerError);
+    assert_eq!(fixture.shard.classic_group("group").unwrap().len(), 2);
+}
+
 /// A rebalance that `old` holds up goes on without it after its time, whatever became of an upgrade.
 fn assert_rebalance_ends(fixture: &mut Fixture, old: &StrBytes, told: &JoinGroupResponse) {
     assert_eq!(told.error_code, ErrorCode::RebalanceInProgress.code());
