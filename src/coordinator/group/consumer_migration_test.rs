@@ -4,7 +4,8 @@ use super::super::consumer_fixture_test::*;
 use super::super::fixture_test::*;
 use crate::coordinator::group::config::{GroupConfig, MigrationPolicy};
 use crate::coordinator::group::embedded_protocol as embedded;
-use crate::coordinator::group::shard::Group;
+use crate::coordinator::group::shard::{Group, GroupOutcome};
+use crate::coordinator::runtime::shard::CoordinatorShard;
 use crate::protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use crate::protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use crate::protocol::messages::{JoinGroupRequest, JoinGroupResponse, SyncGroupRequest};
@@ -303,6 +304,55 @@ fn rebalance_still_ends_when_the_upgraded_group_refuses_the_new_member() {
     assert_eq!(response.error_code, ErrorCode::InvalidRegularExpression.code());
     let told = fixture.joined(waiting).unwrap();
     assert_rebalance_ends(&mut fixture, &first.member_id, &told);
+}
+
+#[test]
+fn rebalance_still_ends_when_the_upgrade_is_not_written() {
+    let mut fixture = Fixture::new();
+    let first = classic_group(&mut fixture, 1);
+    let waiting = fixture.join(classic("", &[]));
+    fixture.fail = Some(ErrorCode::NotEnoughReplicas);
+    fixture.beat(&joining("c", &["one"]));
+    fixture.fail = None;
+    let told = fixture.joined(waiting).unwrap();
+    assert_rebalance_ends(&mut fixture, &first.member_id, &told);
+}
+
+#[test]
+fn sync_phase_still_ends_when_the_upgrade_is_not_written() {
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 1);
+    let token = fixture.join(classic("", &[]));
+    fixture.sleep(3000);
+    let joined = fixture.joined(token).unwrap();
+    fixture.fail = Some(ErrorCode::NotEnoughReplicas);
+    fixture.beat(&joining("c", &["one"]));
+    fixture.fail = None;
+    assert_eq!(fixture.state(), "CompletingRebalance");
+    for _ in 0..6 {
+        fixture.sleep(5000);
+        fixture.heartbeat(&joined.member_id, 1);
+    }
+    // It has not sent SyncGroup in time.
+    assert_eq!(fixture.state(), "Empty");
+}
+
+#[test]
+fn members_that_joined_a_downgraded_group_are_told_when_it_is_taken_back() {
+    let mut fixture = Fixture::new();
+    classic_group(&mut fixture, 1);
+    fixture.beat(&joining("b", &["one"]));
+    fixture.hold = true;
+    let before = fixture.log.len();
+    fixture.beat(&request("b", -1));
+    let waiting = fixture.join(classic("", &[]));
+    assert_eq!(fixture.state(), "PreparingRebalance");
+    let mut reverted = GroupOutcome::of(());
+    reverted.effects = fixture.shard.revert(before as i64);
+    fixture.apply(reverted);
+    assert_eq!(fixture.group().len(), 2);
+    let told = fixture.joined(waiting).expect("the JoinGroup is lost");
+    assert_eq!(told.error_code, ErrorCode::CoordinatorNotAvailable.code());
 }
 
 #[test]

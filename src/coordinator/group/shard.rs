@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::classic_group::ClassicGroupState::{Empty, Stable};
+use super::classic_group::ClassicGroupState::{CompletingRebalance, Empty, PreparingRebalance, Stable};
 use super::classic_group::{CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupMember, MemberProtocol};
 use super::classic_protocol::sync_error;
 use super::config::GroupConfig;
@@ -605,7 +605,12 @@ impl CoordinatorShard for GroupShard {
         while self.undo.back().is_some_and(|(changed, _)| *changed >= offset) {
             match self.undo.pop_back() {
                 Some((_, Undo::Restore(group_id, group))) => {
-                    self.groups.insert(group_id, group);
+                    if let Group::Classic(classic) = &group {
+                        effects.extend(classic_timers(classic));
+                    }
+                    if let Some(Group::Classic(mut replaced)) = self.groups.insert(group_id, group) {
+                        effects.extend(dismiss(&mut replaced));
+                    }
                 }
                 Some((_, Undo::Consumer(group_id, previous))) => {
                     if let Some(Group::Consumer(group)) = self.groups.get_mut(&group_id) {
@@ -734,7 +739,40 @@ impl GroupShard {
     }
 }
 
-/// Tells those who wait for a group that could not be created to try again.
+/// Timers of a classic group that is back: those of its phase were cancelled when it went, those of its members may have
+/// found another kind of group since.
+fn classic_timers(group: &ClassicGroup) -> Vec<GroupEffect> {
+    let group_id = group.group_id();
+    let mut effects: Vec<GroupEffect> = group
+        .members()
+        .map(|member| Effect::ScheduleIfAbsent {
+            after_ms: i64::from(member.session_timeout_ms),
+            event: GroupTimer::Heartbeat {
+                group_id: group_id.clone(),
+                member_id: member.member_id.clone(),
+            },
+        })
+        .collect();
+    let phase = match group.state() {
+        PreparingRebalance => Some(GroupTimer::CompleteJoin {
+            group_id: group_id.clone(),
+        }),
+        CompletingRebalance | Stable if !group.pending_sync_members().is_empty() => {
+            Some(GroupTimer::PendingSync {
+                group_id: group_id.clone(),
+                generation_id: group.generation_id(),
+            })
+        }
+        _ => None,
+    };
+    effects.extend(phase.map(|event| Effect::Schedule {
+        after_ms: i64::from(group.rebalance_timeout_ms()),
+        event,
+    }));
+    effects
+}
+
+/// Tells those who wait for a group that could not be created, or must go again, to try again.
 fn dismiss(group: &mut ClassicGroup) -> Vec<GroupEffect> {
     let mut effects = Vec::new();
     for member_id in group.member_ids() {
