@@ -4,8 +4,9 @@ use super::super::consumer_fixture_test::*;
 use super::super::fixture_test::*;
 use crate::coordinator::group::config::{GroupConfig, MigrationPolicy};
 use crate::coordinator::group::embedded_protocol as embedded;
-use crate::coordinator::group::shard::{Group, GroupOutcome};
+use crate::coordinator::group::shard::{Group, GroupOutcome, GroupTimer};
 use crate::coordinator::runtime::shard::CoordinatorShard;
+use crate::coordinator::runtime::timer::TimerEvent;
 use crate::protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use crate::protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use crate::protocol::messages::{JoinGroupRequest, JoinGroupResponse, SyncGroupRequest};
@@ -353,6 +354,42 @@ fn members_that_joined_a_downgraded_group_are_told_when_it_is_taken_back() {
     assert_eq!(fixture.group().len(), 2);
     let told = fixture.joined(waiting).expect("the JoinGroup is lost");
     assert_eq!(told.error_code, ErrorCode::CoordinatorNotAvailable.code());
+}
+
+#[test]
+fn timer_that_cannot_fence_a_member_fires_again() {
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 1);
+    fixture.beat(&joining("a", &["one"]));
+    let protocol = |name: &str, metadata: Bytes| {
+        JoinGroupRequestProtocol::default()
+            .with_name(text(name))
+            .with_metadata(metadata)
+    };
+    let usual = subscription(&["one"], &[]);
+    let odd = [protocol("range", usual.clone()), protocol("sticky", Bytes::new())];
+    fixture.join(classic("odd", &[]).with_protocols(odd.to_vec()));
+    for member_id in ["c", "d"] {
+        let both = [
+            protocol("sticky", usual.clone()),
+            protocol("range", usual.clone()),
+        ];
+        fixture.join(classic(member_id, &[]).with_protocols(both.to_vec()));
+    }
+    assert_eq!(fixture.group().len(), 4);
+    // The group would be classic again and use what one of its members cannot be read with.
+    let timer = GroupTimer::ConsumerSession {
+        group_id: text("group"),
+        member_id: text("a"),
+    };
+    fixture.timers.cancel(&timer.key());
+    let context = fixture.context();
+    let outcome = fixture.shard.on_timer(&context, timer.clone());
+    fixture.apply(outcome);
+    assert_eq!(fixture.group().len(), 4);
+    let now_ms = fixture.now_ms;
+    let due: Vec<GroupTimer> = std::iter::from_fn(|| fixture.timers.pop_due(now_ms + 500)).collect();
+    assert!(due.contains(&timer), "{due:?}");
 }
 
 #[test]

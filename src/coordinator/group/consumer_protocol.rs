@@ -837,8 +837,14 @@ impl GroupShard {
         tracing::info!(group = %group_id, member = %member_id, reason, "a member is fenced");
         let fenced = self.fence_consumer_members(context, group_id, &[member], ());
         let mut outcome = fenced.unwrap_or_else(|error| {
+            // The downgrade that it brings may fail. The timer is to try again, as Kafka's.
             tracing::warn!(group = %group_id, member = %member_id, %error, "a member could not be fenced");
-            GroupOutcome::of(())
+            let mut outcome = GroupOutcome::of(());
+            outcome.effects.push(Effect::ScheduleIfAbsent {
+                after_ms: TIMER_RETRY_MS,
+                event: timer.clone(),
+            });
+            outcome
         });
         outcome.pending = Some(GroupPending::ConsumerTimer(timer.clone()));
         outcome
