@@ -224,7 +224,7 @@ impl ReplicaManager {
                 return Err(ReplicaError::InvalidTopic { topic });
             }
             let check = TransactionCheck {
-                must_be_verified: self.config.transaction_partition_verification_enable,
+                must_be_verified: self.verifies_transactions(),
                 guard: guards.get(&id.topic_partition).copied(),
                 ..Default::default()
             };

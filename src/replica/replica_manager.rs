@@ -42,7 +42,7 @@ pub struct ReplicaManagerConfig {
     pub max_incremental_fetch_session_cache_slots: usize,
     /// Threads of the runtime that requests run on.
     pub data_workers: usize,
-    /// `transaction.partition.verification.enable`.
+    /// `transaction.partition.verification.enable`, until `set_transaction_verification`.
     pub transaction_partition_verification_enable: bool,
     /// `directory.id` of the log directories.
     pub directory_ids: BTreeMap<PathBuf, Uuid>,
@@ -74,6 +74,7 @@ pub struct ReplicaManager {
     /// Held while partitions are made, led or deleted.
     changes: Mutex<()>,
     has_some_without_room: AtomicBool,
+    verifies_transactions: AtomicBool,
     fetch_sessions: FetchSessionCache,
     /// Between requests and the files.
     pub(crate) gate: DiskGate,
@@ -91,6 +92,7 @@ impl ReplicaManager {
     ) -> Arc<Self> {
         let fetch_sessions = FetchSessionCache::new(config.max_incremental_fetch_session_cache_slots);
         let directories = DirectoryAssignments::new(config.node_id, config.directory_ids.clone());
+        let verifies_transactions = AtomicBool::new(config.transaction_partition_verification_enable);
         let gate = DiskGate::new(log_manager.log_dirs(), config.data_workers, clock.clone());
         Arc::new_cyclic(|weak| Self {
             gate,
@@ -105,6 +107,7 @@ impl ReplicaManager {
             hosted: RwLock::default(),
             changes: Mutex::default(),
             has_some_without_room: AtomicBool::new(false),
+            verifies_transactions,
             fetch_sessions,
             started: watch::Sender::new(None),
         })
@@ -127,6 +130,15 @@ impl ReplicaManager {
     /// What the controller is told of the replicas' directories; somebody has to run it.
     pub fn directory_assignments(&self) -> &Arc<DirectoryAssignments> {
         &self.directories
+    }
+
+    /// Whether a transaction is opened on a partition only with a guard (`transaction.partition.verification.enable`).
+    pub fn verifies_transactions(&self) -> bool {
+        self.verifies_transactions.load(Ordering::Relaxed)
+    }
+
+    pub fn set_transaction_verification(&self, is_enabled: bool) {
+        self.verifies_transactions.store(is_enabled, Ordering::Relaxed);
     }
 
     pub fn log_manager(&self) -> &Arc<LogManager> {
@@ -285,7 +297,7 @@ impl ReplicaManager {
         let partition = self.get_partition(topic_partition)?;
         let (origin, now_ms) = (AppendOrigin::Coordinator, self.clock.now_ms());
         let check = TransactionCheck {
-            must_be_verified: self.config.transaction_partition_verification_enable,
+            must_be_verified: self.verifies_transactions(),
             ..check
         };
         let epoch = Some(leader_epoch);

@@ -240,6 +240,7 @@ impl Components {
             replica_manager: replica_manager.clone(),
             log_manager: log_manager.clone(),
             connection_limits: server.connection_limits(),
+            group_coordinator: group_coordinator.clone(),
         });
         Ok(Self {
             config,

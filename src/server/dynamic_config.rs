@@ -1,13 +1,15 @@
 //! Acts on changes of the node's own configs in the metadata log (Kafka's `DynamicConfigPublisher` and `BrokerConfigHandler`).
 //!
 //! What kavka acts on while it runs: the defaults of topics, the limits of connections, the cleaner's settings, the expiry of
-//! producer ids. Sizes of pools are accepted: kavka's threads are as many as there are processors.
+//! producer ids, the verification of transactions, the interval between assignments. Sizes of pools are accepted: kavka's threads
+//! are as many as there are processors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::log_tasks::log_cleaner_config;
 use crate::config::{CurrentConfig, KafkaConfig, support};
+use crate::coordinator::group::GroupCoordinatorService;
 use crate::log::LogManager;
 use crate::metadata::{ConfigResource, MetadataDelta, MetadataImage, MetadataPublisher};
 use crate::network::ConnectionLimits;
@@ -18,6 +20,7 @@ pub(super) struct DynamicConfigPublisher {
     pub replica_manager: Arc<ReplicaManager>,
     pub log_manager: Arc<LogManager>,
     pub connection_limits: ConnectionLimits,
+    pub group_coordinator: Arc<GroupCoordinatorService>,
 }
 
 impl DynamicConfigPublisher {
@@ -33,6 +36,10 @@ impl DynamicConfigPublisher {
         }
         self.log_manager
             .set_producer_id_expiration_ms(now.producer_id_expiration_ms);
+        self.replica_manager
+            .set_transaction_verification(now.transaction_partition_verification_enable);
+        self.group_coordinator
+            .set_assignment_interval_ms(now.group_consumer_assignment_interval_ms);
     }
 }
 
@@ -65,3 +72,7 @@ impl MetadataPublisher for DynamicConfigPublisher {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "dynamic_config_test.rs"]
+mod dynamic_config_test;

@@ -1,5 +1,8 @@
 //! The settings that the group coordinator acts on, by their Kafka names.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use super::assignor::Assignor;
 use crate::config::KafkaConfig;
 use crate::record::Compression;
@@ -43,6 +46,33 @@ impl Bounded {
     }
 }
 
+/// The same with a value that the brokers may change while they run; copies change with it.
+#[derive(Debug, Clone)]
+pub struct Changeable {
+    at_start: Bounded,
+    value_ms: Arc<AtomicI32>,
+}
+
+impl Changeable {
+    pub fn new(at_start: Bounded) -> Self {
+        Self {
+            value_ms: Arc::new(AtomicI32::new(at_start.value_ms)),
+            at_start,
+        }
+    }
+
+    pub fn set(&self, value_ms: i32) {
+        self.value_ms.store(value_ms, Ordering::Relaxed);
+    }
+
+    pub fn now(&self) -> Bounded {
+        Bounded {
+            value_ms: self.value_ms.load(Ordering::Relaxed),
+            ..self.at_start
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct GroupConfig {
     pub group_min_session_timeout_ms: i32,
@@ -52,7 +82,7 @@ pub struct GroupConfig {
     pub consumer_group_max_size: usize,
     pub consumer_group_session_timeout: Bounded,
     pub consumer_group_heartbeat_interval: Bounded,
-    pub consumer_group_assignment_interval: Bounded,
+    pub consumer_group_assignment_interval: Changeable,
     pub consumer_group_regex_refresh_interval_ms: i64,
     /// The first one is for members that want none.
     pub consumer_group_assignors: Vec<Assignor>,
@@ -92,11 +122,11 @@ impl Default for GroupConfig {
                 min_ms: 5000,
                 max_ms: 15_000,
             },
-            consumer_group_assignment_interval: Bounded {
+            consumer_group_assignment_interval: Changeable::new(Bounded {
                 value_ms: 1000,
                 min_ms: 0,
                 max_ms: 15_000,
-            },
+            }),
             consumer_group_regex_refresh_interval_ms: 600_000,
             consumer_group_assignors: vec![Assignor::Uniform, Assignor::Range],
             consumer_group_migration_policy: MigrationPolicy {
@@ -135,11 +165,11 @@ impl GroupConfig {
                 min_ms: config.group_consumer_min_heartbeat_interval_ms,
                 max_ms: config.group_consumer_max_heartbeat_interval_ms,
             },
-            consumer_group_assignment_interval: Bounded {
+            consumer_group_assignment_interval: Changeable::new(Bounded {
                 value_ms: config.group_consumer_assignment_interval_ms,
                 min_ms: config.group_consumer_min_assignment_interval_ms,
                 max_ms: config.group_consumer_max_assignment_interval_ms,
-            },
+            }),
             consumer_group_regex_refresh_interval_ms: i64::from(
                 config.group_consumer_regex_refresh_interval_ms,
             ),

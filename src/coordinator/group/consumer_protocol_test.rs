@@ -128,6 +128,22 @@ fn targets_are_computed_no_more_often_than_the_interval() {
 }
 
 #[test]
+fn interval_that_the_brokers_change_counts_for_groups_without_their_own() {
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 4);
+    fixture.beat(&joining("a", &["one"]));
+    fixture.beat(&joining("b", &["one"]));
+    assert_eq!(fixture.epochs(), (3, 2, "Assigning"));
+    fixture.shard.config.consumer_group_assignment_interval.set(0);
+    fixture.beat(&joining("c", &["one"]));
+    assert_eq!(fixture.epochs(), (4, 4, "Reconciling"));
+    fixture.shard.config.consumer_group_assignment_interval.set(5000);
+    fixture.group_config("group", "consumer.assignment.interval.ms", "0");
+    fixture.beat(&joining("d", &["one"]));
+    assert_eq!(fixture.epochs(), (5, 5, "Reconciling"));
+}
+
+#[test]
 fn settings_of_the_group_count_within_the_brokers_bounds() {
     let mut fixture = stable(&["a"], 1);
     fixture.group_config("group", "consumer.heartbeat.interval.ms", "7000");

@@ -26,6 +26,7 @@ impl GroupSettings {
                 .or_own(own("consumer.heartbeat.interval.ms")),
             assignment_interval_ms: config
                 .consumer_group_assignment_interval
+                .now()
                 .or_own(own("consumer.assignment.interval.ms")),
         }
     }

@@ -94,6 +94,15 @@ impl GroupCoordinatorService {
         })
     }
 
+    /// `group.consumer.assignment.interval.ms`, for groups that have none of their own.
+    pub fn set_assignment_interval_ms(&self, interval_ms: i32) {
+        self.config.consumer_group_assignment_interval.set(interval_ms);
+    }
+
+    pub fn assignment_interval_ms(&self) -> i32 {
+        self.config.consumer_group_assignment_interval.now().value_ms
+    }
+
     /// The partition of `__consumer_offsets` that a group belongs to; its leader is the group's coordinator.
     pub fn partition_for(&self, group_id: &str) -> i32 {
         let image = self.metadata.load();

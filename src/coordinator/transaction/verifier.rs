@@ -43,8 +43,6 @@ pub struct Verified {
 pub struct TransactionVerifier {
     replica_manager: Arc<ReplicaManager>,
     coordinator: Arc<TransactionCoordinatorService>,
-    /// `transaction.partition.verification.enable`
-    is_enabled: bool,
     /// `add.partitions.to.txn.retry.backoff.ms`, and for how long.
     retry_backoff: Duration,
     retry_max: Duration,
@@ -64,7 +62,6 @@ impl TransactionVerifier {
         Self {
             replica_manager,
             coordinator,
-            is_enabled: config.transaction_partition_verification_enable,
             retry_backoff: millis(config.add_partitions_to_txn_retry_backoff_ms),
             retry_max: millis(retry_max.min(config.request_timeout_ms)),
         }
@@ -77,7 +74,7 @@ impl TransactionVerifier {
         operation: SupportedOperation,
         partitions: &[(TopicPartition, i32)],
     ) -> Verified {
-        if !self.is_enabled && !operation.supports_epoch_bump() {
+        if !self.replica_manager.verifies_transactions() && !operation.supports_epoch_bump() {
             return Verified::default();
         }
         let deadline = Instant::now() + self.retry_max;
