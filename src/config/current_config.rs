@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use super::{KafkaConfig, dynamic_config};
+use super::KafkaConfig;
+use super::dynamic_config::{self, LeftOut};
 
 /// Shared by those who act on changes; everyone else keeps what it was started with.
 #[derive(Debug)]
@@ -31,14 +32,15 @@ impl CurrentConfig {
         self.current.load_full()
     }
 
-    /// Takes what the metadata log sets now, and returns what is in force.
+    /// Takes what the metadata log sets now, and returns what is in force and what had to be left out.
     pub fn update(
         &self,
         cluster_default: &BTreeMap<String, String>,
         own: &BTreeMap<String, String>,
-    ) -> Arc<KafkaConfig> {
-        let changed = Arc::new(dynamic_config::effective(&self.file, cluster_default, own));
+    ) -> (Arc<KafkaConfig>, Vec<LeftOut>) {
+        let effective = dynamic_config::effective(&self.file, cluster_default, own);
+        let changed = Arc::new(effective.config);
         self.current.store(changed.clone());
-        changed
+        (changed, effective.left_out)
     }
 }

@@ -4,6 +4,7 @@
 //! What a change asks for and kavka would have to neglect at a cost is refused here as it is at start.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::definition::{ConfigDefinition, ConfigKey, ConfigType, UpdateMode};
 use super::java_order::sort_as_java_hash_map;
@@ -186,33 +187,152 @@ fn number(config: &KafkaConfig, key: &str) -> i32 {
     }
 }
 
-/// What of stored dynamic configs counts: a broker leaves out what it cannot take (`fromPersistentProps`).
-pub fn usable(stored: &BTreeMap<String, String>, for_one_broker: bool) -> BTreeMap<String, String> {
-    let is_usable = |name: &str, text: &str| {
-        check_value(name, text).is_ok()
-            && !is_read_only(name)
-            && !DYNAMIC_SECURITY_CONFIGS.contains(&name)
-            && (for_one_broker || !is_per_broker(name))
-    };
-    stored
-        .iter()
-        .filter(|(name, text)| is_usable(name, text))
-        .map(|(name, text)| (name.clone(), text.clone()))
-        .collect()
+/// A stored dynamic config that does not count, and why. Its value is not told: it may be a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    pub key: String,
+    pub for_one_broker: bool,
+    pub reason: String,
 }
 
-/// The node's file under the cluster's default and the broker's own configs of the metadata log. What does not make sense
-/// together is left out: first the broker's own, then all of it; what kavka would have to neglect at a cost is said.
+impl LeftOut {
+    fn new(key: &str, for_one_broker: bool, reason: impl Into<String>) -> Self {
+        Self {
+            key: key.to_owned(),
+            for_one_broker,
+            reason: reason.into(),
+        }
+    }
+
+    fn refused(key: &str, for_one_broker: bool, error: &ConfigError) -> Self {
+        let is_public = dynamic_key(key).is_some_and(|key| key.config_type != ConfigType::Password);
+        let reason = match error {
+            _ if !is_public => "its value is refused".to_owned(),
+            error => error.without_value(),
+        };
+        Self::new(key, for_one_broker, reason)
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self.for_one_broker {
+            true => "this broker",
+            false => "the cluster",
+        };
+        write!(f, "{} of {level}: {}", self.key, self.reason)
+    }
+}
+
+/// What of stored dynamic configs counts: a broker leaves out what it cannot take (`fromPersistentProps`).
+pub fn usable(stored: &BTreeMap<String, String>, for_one_broker: bool) -> BTreeMap<String, String> {
+    sorted_out(stored, for_one_broker, &mut Vec::new())
+}
+
+fn sorted_out(
+    stored: &BTreeMap<String, String>,
+    for_one_broker: bool,
+    left_out: &mut Vec<LeftOut>,
+) -> BTreeMap<String, String> {
+    let mut usable = BTreeMap::new();
+    for (name, text) in stored {
+        match why_unusable(name, text, for_one_broker) {
+            Some(reason) => left_out.push(reason),
+            None => {
+                usable.insert(name.clone(), text.clone());
+            }
+        }
+    }
+    usable
+}
+
+fn why_unusable(name: &str, text: &str, for_one_broker: bool) -> Option<LeftOut> {
+    let left_out = |reason: &str| Some(LeftOut::new(name, for_one_broker, reason));
+    if is_read_only(name) {
+        return left_out("it cannot be changed while the node runs");
+    }
+    if DYNAMIC_SECURITY_CONFIGS.contains(&name) {
+        return left_out("it can be changed for one listener only");
+    }
+    if !for_one_broker && is_per_broker(name) {
+        return left_out("it can be changed for one broker only");
+    }
+    let error = check_value(name, text).err()?;
+    Some(LeftOut::refused(name, for_one_broker, &error))
+}
+
+/// What is in force, and what is stored without being so.
+#[derive(Debug)]
+pub struct Effective {
+    pub config: KafkaConfig,
+    pub left_out: Vec<LeftOut>,
+}
+
+/// The node's file under the cluster's default and the broker's own configs of the metadata log. Where they do not make sense
+/// together, as few as possible are left out: a limit does not go because of somebody else's bad value.
 pub fn effective(
     file: &KafkaConfig,
     cluster_default: &BTreeMap<String, String>,
     own: &BTreeMap<String, String>,
+) -> Effective {
+    let mut left_out = Vec::new();
+    let default = sorted_out(cluster_default, false, &mut left_out);
+    let own = sorted_out(own, true, &mut left_out);
+    let config = match file.with_dynamic(&default, &own) {
+        Ok(config) => config,
+        Err(_) => key_by_key(file, default, own, &mut left_out),
+    };
+    Effective { config, left_out }
+}
+
+/// Adds one key after the other, the cluster's first, and again those that did not fit until none fits: a key may need another.
+fn key_by_key(
+    file: &KafkaConfig,
+    default: BTreeMap<String, String>,
+    own: BTreeMap<String, String>,
+    left_out: &mut Vec<LeftOut>,
 ) -> KafkaConfig {
-    let (default, own) = (usable(cluster_default, false), usable(own, true));
-    let nothing = BTreeMap::new();
-    file.with_dynamic(&default, &own)
-        .or_else(|_| file.with_dynamic(&default, &nothing))
-        .unwrap_or_else(|_| file.clone())
+    let of_cluster = default.into_iter().map(|(name, text)| (false, name, text));
+    let of_broker = own.into_iter().map(|(name, text)| (true, name, text));
+    let mut remaining: Vec<(bool, String, String)> = of_cluster.chain(of_broker).collect();
+    let mut config = file.clone();
+    loop {
+        let before = remaining.len();
+        let mut refused = Vec::new();
+        remaining.retain(|(for_one_broker, name, text)| {
+            let mut default = config.dynamic_default().clone();
+            let mut own = config.dynamic_broker().clone();
+            let level = match for_one_broker {
+                true => &mut own,
+                false => &mut default,
+            };
+            level.insert(name.clone(), text.clone());
+            match file.with_dynamic(&default, &own) {
+                Ok(fitting) => config = fitting,
+                Err(error) => {
+                    refused.push(LeftOut::refused(name, *for_one_broker, &error));
+                    return true;
+                }
+            }
+            false
+        });
+        if remaining.len() == before || remaining.is_empty() {
+            left_out.append(&mut refused);
+            return config;
+        }
+    }
+}
+
+/// Of what `now` shows, the keys by which the node does not act before it is started with them in its file.
+pub fn waiting_for_restart(file: &KafkaConfig, now: &KafkaConfig) -> Vec<&'static str> {
+    let mut waiting = Vec::new();
+    if now.listeners != file.listeners {
+        waiting.push("listeners");
+    }
+    if now.listener_security_protocol_map != file.listener_security_protocol_map {
+        waiting.push("listener.security.protocol.map");
+    }
+    waiting
 }
 
 /// A change of a list.

@@ -191,17 +191,112 @@ fn stored_configs_that_make_no_sense_are_left_out() {
         ("sasl.jaas.config", "s"),
     ]);
     let own = settings(&[("node.id", "9"), ("log.retention.ms", "77")]);
-    let config = effective(&file, &default, &own);
+    let Effective { config, left_out } = effective(&file, &default, &own);
     assert_eq!((config.message_max_bytes, config.node_id), (5, file.node_id));
-    assert_eq!(config.log_config.retention_ms, 77);
-    // Values that are fine each, but not together.
-    let own = settings(&[
-        ("log.cleaner.dedupe.buffer.size", "1000"),
-        ("log.retention.ms", "77"),
-    ]);
-    let config = effective(&file, &default, &own);
+    let left_out: Vec<String> = left_out.iter().map(LeftOut::to_string).collect();
     assert_eq!(
-        (config.message_max_bytes, config.log_config.retention_ms),
-        (5, 604_800_000)
+        left_out,
+        [
+            "log.retention.ms of the cluster: Not a number of type LONG",
+            "sasl.jaas.config of the cluster: it can be changed for one broker only",
+            "node.id of this broker: it cannot be changed while the node runs",
+        ]
     );
+    assert_eq!(config.log_config.retention_ms, 77);
+}
+
+/// The keys and why.
+fn left_out(effective: &Effective) -> Vec<(&str, bool, &str)> {
+    let left_out = effective.left_out.iter();
+    left_out
+        .map(|left_out| (&*left_out.key, left_out.for_one_broker, &*left_out.reason))
+        .collect()
+}
+
+#[test]
+fn value_that_does_not_fit_leaves_the_others_in_force() {
+    const TOO_SMALL: &str = "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.";
+    const KEY: &str = "log.cleaner.dedupe.buffer.size";
+    let file = KafkaConfig::development_defaults().unwrap();
+    let limit = ("max.connections.per.ip", "100");
+    let both = effective(
+        &file,
+        &settings(&[(KEY, "1"), limit]),
+        &settings(&[("log.retention.ms", "77")]),
+    );
+    assert_eq!(both.config.max_connections_per_ip, 100);
+    assert_eq!(both.config.log_config.retention_ms, 77);
+    assert_eq!(both.config.original(KEY), None);
+    assert_eq!(left_out(&both), [(KEY, false, TOO_SMALL)]);
+    // The broker's own bad value does not cost the cluster's.
+    let own = settings(&[(KEY, "1")]);
+    let both = effective(&file, &settings(&[limit, (KEY, "134217700")]), &own);
+    assert_eq!(both.config.original(KEY), Some("134217700"));
+    assert_eq!(both.config.max_connections_per_ip, 100);
+    assert_eq!(left_out(&both), [(KEY, true, TOO_SMALL)]);
+}
+
+#[test]
+fn key_that_needs_a_later_one_stays_beside_a_bad_value() {
+    let file = KafkaConfig::development_defaults().unwrap();
+    let default = settings(&[
+        ("log.cleaner.dedupe.buffer.size", "1"),
+        ("max.connections.per.ip", "0"),
+        ("max.connections.per.ip.overrides", "10.0.0.1:5"),
+    ]);
+    let both = effective(&file, &default, &BTreeMap::new());
+    assert_eq!(both.config.max_connections_per_ip, 0);
+    assert_eq!(both.left_out.len(), 1);
+}
+
+#[test]
+fn protocol_that_is_not_served_is_left_out_alone() {
+    const KEY: &str = "listener.security.protocol.map";
+    let file = KafkaConfig::development_defaults().unwrap();
+    let own = settings(&[
+        (KEY, "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"),
+        ("max.connections", "9"),
+    ]);
+    let both = effective(&file, &BTreeMap::new(), &own);
+    assert_eq!(both.config.max_connections, 9);
+    let keys: Vec<&str> = both.left_out.iter().map(|left_out| &*left_out.key).collect();
+    assert_eq!(keys, [KEY]);
+    assert!(waiting_for_restart(&file, &both.config).is_empty());
+}
+
+#[test]
+fn listeners_that_differ_from_the_files_wait_for_a_restart() {
+    let file = KafkaConfig::development_defaults().unwrap();
+    let shown = |own: &[(&str, &str)]| {
+        let both = effective(&file, &BTreeMap::new(), &settings(own));
+        assert_eq!(both.left_out, []);
+        waiting_for_restart(&file, &both.config)
+    };
+    let as_in_file = file
+        .original("listeners")
+        .unwrap_or("PLAINTEXT://:9092")
+        .to_owned();
+    assert!(shown(&[("listeners", &as_in_file)]).is_empty());
+    let moved = as_in_file.replace("9092", "9192");
+    assert_eq!(shown(&[("listeners", &moved)]), ["listeners"]);
+    let map = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:SSL";
+    assert_eq!(
+        shown(&[("listener.security.protocol.map", map)]),
+        ["listener.security.protocol.map"]
+    );
+}
+
+#[test]
+fn secret_that_is_left_out_is_not_told() {
+    let file = KafkaConfig::development_defaults().unwrap();
+    let own = settings(&[
+        ("num.io.threads", "s3cret"),
+        ("ssl.key.password", "s3cret"),
+        ("config.providers", "s3cret"),
+    ]);
+    let both = effective(&file, &settings(&[("sasl.jaas.config", "s3cret")]), &own);
+    assert!(both.left_out.len() >= 3);
+    for left_out in &both.left_out {
+        assert!(!left_out.to_string().contains("s3cret"), "{left_out}");
+    }
 }

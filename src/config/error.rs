@@ -52,6 +52,15 @@ impl ConfigError {
         }
     }
 
+    /// What is wrong, without the value, which may be a secret.
+    pub(crate) fn without_value(&self) -> String {
+        match self {
+            Self::InvalidValue { expected, .. } => expected.clone(),
+            Self::Unsupported { reason, .. } => format!("kavka does not act on it yet ({reason})"),
+            error => error.to_string(),
+        }
+    }
+
     pub(crate) fn rule(message: impl Into<String>) -> Self {
         Self::Rule {
             message: message.into(),

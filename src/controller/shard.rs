@@ -374,7 +374,13 @@ impl Shard {
         let cluster = settings(ConfigResource::broker_default());
         let own = settings(ConfigResource::broker(self.config.config.node_id));
         let effective = dynamic_config::effective(&self.config.config, &cluster, &own);
-        self.effective_config = Arc::new(effective);
+        // A node that is a broker, too, says it as such.
+        if !self.config.config.is_broker() {
+            for left_out in &effective.left_out {
+                tracing::error!("a stored configuration is not in force: {left_out}");
+            }
+        }
+        self.effective_config = Arc::new(effective.config);
     }
 
     /// Makes the soft changes of a decision; its last record has `end_offset` (without records: the end of the log).

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::log_tasks::log_cleaner_config;
-use crate::config::{CurrentConfig, KafkaConfig, support};
+use crate::config::{CurrentConfig, KafkaConfig, dynamic_config, support};
 use crate::coordinator::group::GroupCoordinatorService;
 use crate::log::LogManager;
 use crate::metadata::{ConfigResource, MetadataDelta, MetadataImage, MetadataPublisher};
@@ -59,9 +59,19 @@ impl MetadataPublisher for DynamicConfigPublisher {
         let stored =
             |resource: &ConfigResource| image.configs.get(resource).map_or(&nothing, |stored| &**stored);
         let before = self.current.load();
-        let now = self.current.update(stored(&cluster_default), stored(&own));
+        let (now, left_out) = self.current.update(stored(&cluster_default), stored(&own));
+        for left_out in left_out {
+            tracing::error!("a stored configuration is not in force: {left_out}");
+        }
         self.apply(&before, &now, image);
         tracing::info!("the node's configs were changed by the metadata log");
+        let waiting = dynamic_config::waiting_for_restart(self.current.file(), &now);
+        if !waiting.is_empty() {
+            tracing::warn!(
+                "Stored configurations that differ from the file's, by which this node goes on: {}.",
+                waiting.join(", ")
+            );
+        }
         let stored = [now.dynamic_default(), now.dynamic_broker()];
         let neglected: Vec<&str> = stored.into_iter().flat_map(support::neglected).collect();
         if !neglected.is_empty() {
