@@ -186,6 +186,15 @@ impl UnifiedLog {
         }
         self.sync_names()?;
         let writer = self.lock_any();
+        // Of a segment that was rolled meanwhile neither the indexes nor the snapshot behind it are durable: the flush that
+        // the roll asked for sees to them.
+        let was_active = &segments[segments.len() - 1];
+        let is_rolled = !Arc::ptr_eq(was_active, &self.active_segment());
+        let offset = if is_rolled {
+            offset.min(was_active.base_offset())
+        } else {
+            offset
+        };
         if writer.truncations == truncations && !keeps_recovery_point {
             self.recovery_point.fetch_max(offset, Ordering::AcqRel);
         }

@@ -594,3 +594,84 @@ fn one_sync_serves_all_appends_that_wait_for_it() {
     assert_eq!(log.recovery_point(), 9);
     assert_eq!(disk.syncs() - before, 2);
 }
+
+#[test]
+fn segment_that_is_rolled_during_a_flush_is_recovered_until_its_indexes_are_durable_too() {
+    use crate::io::stalling_disk::{StallingCall, StallingDisk};
+    for seed in 0..20 {
+        let sim = Arc::new(SimDisk::new());
+        let disk = Arc::new(StallingDisk::new(sim.clone()));
+        let open = |disk: Arc<dyn crate::io::disk::Disk>| {
+            let manager = open_manager(disk, TestClock::at(NOW), &[PathBuf::from("/d")]);
+            manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+            let config = LogConfig::default();
+            let log = manager
+                .get_or_create(&TopicPartition::new("t", 0), None, config)
+                .unwrap();
+            (manager, log)
+        };
+        let (manager, log) = open(disk.clone());
+        let append = |records: &Bytes, origin| log.append_as_leader(records, 0, origin, NOW).unwrap();
+        append(&producer_batch(7, 0, 3, true), AppendOrigin::Client);
+        log.flush().unwrap();
+        append(&marker(7, ControlRecordType::Abort), AppendOrigin::Coordinator);
+        disk.stall(&log.dir().join("00000000000000000000.log"), StallingCall::Sync);
+        std::thread::scope(|scope| {
+            let flush = scope.spawn(|| log.flush());
+            while disk.hanging() == 0 {
+                std::thread::yield_now();
+            }
+            log.roll().unwrap();
+            append(&batch(1, 10, NOW), AppendOrigin::Client);
+            disk.release();
+            flush.join().unwrap().unwrap();
+        });
+        assert_eq!(log.segment_base_offsets(), [0, 4]);
+        manager.checkpoint_recovery_points().unwrap();
+        drop((log, manager));
+        sim.lose_power(seed);
+
+        let (_manager, log) = open(sim);
+        assert!(log.log_end_offset() >= 4, "{seed}: what was flushed is there");
+        log.update_high_watermark(log.log_end_offset());
+        let found = log.read(0, 1 << 20, FetchIsolation::TxnCommitted, true).unwrap();
+        let aborted = found.aborted_transactions.unwrap();
+        assert_eq!(
+            aborted.len(),
+            1,
+            "{seed}: read_committed would see what was aborted"
+        );
+
+        // What the roll left to be done comes next, and the recovery point then follows.
+        log.flush().unwrap();
+        assert_eq!(log.recovery_point(), log.log_end_offset());
+    }
+}
+
+#[test]
+fn flush_that_a_roll_overtook_leaves_the_rest_to_the_flush_of_the_roll() {
+    use crate::io::stalling_disk::{StallingCall, StallingDisk};
+    let disk = Arc::new(StallingDisk::new(Arc::new(SimDisk::new())));
+    let manager = open_manager(disk.clone(), TestClock::at(NOW), &[PathBuf::from("/d")]);
+    manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+    let log = manager
+        .get_or_create(&TopicPartition::new("t", 0), None, LogConfig::default())
+        .unwrap();
+    log.append_as_leader(&batch(3, 10, NOW), 0, AppendOrigin::Client, NOW)
+        .unwrap();
+    disk.stall(&log.dir().join("00000000000000000000.log"), StallingCall::Sync);
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| log.flush());
+        while disk.hanging() == 0 {
+            std::thread::yield_now();
+        }
+        log.roll().unwrap();
+        disk.release();
+        flush.join().unwrap().unwrap();
+    });
+    assert_eq!(log.recovery_point(), 0);
+    assert!(log.segments.load()[0].has_dirty_indexes());
+    manager.run_roll_flushes();
+    assert_eq!(log.recovery_point(), 3);
+    assert!(!log.segments.load()[0].has_dirty_indexes());
+}
