@@ -158,6 +158,7 @@ impl LogManager {
         for log in self.logs.load_full().values() {
             let last_flush_ms = log.last_flush_ms.load(Ordering::Acquire);
             if now_ms.saturating_sub(last_flush_ms) >= log.config().flush_ms
+                && !log.is_closed()
                 && let Err(error) = log.flush()
             {
                 tracing::warn!("{}: flush failed: {error}", log.topic_partition);

@@ -155,6 +155,10 @@ impl UnifiedLog {
         }
         let (small_files, truncations, segments) = {
             let mut writer = self.lock_any();
+            // Its folder is about to get another name. Who closes it waits for this lock.
+            if writer.closed {
+                return Err(self.closed());
+            }
             let small_files = self.sync_small_files(&mut writer);
             (small_files, writer.truncations, self.segments.load_full())
         };
@@ -169,12 +173,13 @@ impl UnifiedLog {
                 break;
             }
             let is_active = index + 1 == segments.len();
-            segment
-                .flush_log()
-                .map_err(|error| self.log_dir.fail(&segment.log_handle().path(), "flushing", error))?;
+            let path = segment.log_handle().path();
+            segment.flush_log().map_err(|error| {
+                self.flush_error(error, |error| self.log_dir.fail(&path, "flushing", error))
+            })?;
             if !is_active && let Err(error) = segment.flush_indexes() {
-                let path = segment.log_handle().path();
-                let error = self.log_dir.write_failed(&path, "flushing", error);
+                let error =
+                    self.flush_error(error, |error| self.log_dir.write_failed(&path, "flushing", error));
                 keeps_recovery_point = error.is_no_space();
                 if !keeps_recovery_point {
                     return Err(error);
@@ -184,7 +189,12 @@ impl UnifiedLog {
                 self.sync_file(&self.snapshot_path(segments[index + 1].base_offset()))?;
             }
         }
-        self.sync_names()?;
+        self.dir.sync_if_dirty(&*self.context.disk).map_err(|error| {
+            self.flush_error(error, |error| {
+                self.log_dir.fail(&self.dir.path(), "flushing", error)
+            })
+        })?;
+        self.log_dir.sync_if_dirty(&*self.context.disk)?;
         let writer = self.lock_any();
         // Of a segment that was rolled meanwhile neither the indexes nor the snapshot behind it are durable: the flush that
         // the roll asked for sees to them.
@@ -201,6 +211,18 @@ impl UnifiedLog {
         self.last_flush_ms
             .store(self.context.clock.now_ms(), Ordering::Release);
         Ok(())
+    }
+
+    /// The files of a log that is being deleted may have gone meanwhile: nothing is wrong with the disk.
+    fn flush_error(
+        &self,
+        error: std::io::Error,
+        failed: impl FnOnce(std::io::Error) -> LogError,
+    ) -> LogError {
+        if error.kind() == std::io::ErrorKind::NotFound && self.is_closed() {
+            return self.closed();
+        }
+        failed(error)
     }
 
     /// Makes a file durable that was replaced without a sync; one that is not there is none.

@@ -3,8 +3,9 @@ use std::sync::Arc;
 
 use crate::io::disk::Disk;
 use crate::io::sim_disk::SimDisk;
+use crate::io::stalling_disk::{StallingCall, StallingDisk};
 use crate::log::log_manager_test::{TestClock, batch, open_manager};
-use crate::log::{AppendOrigin, FetchIsolation, LogConfig, LogManager, TopicPartition, UnifiedLog};
+use crate::log::{AppendOrigin, FetchIsolation, LogConfig, LogError, LogManager, TopicPartition, UnifiedLog};
 use uuid::Uuid;
 
 const NOW: i64 = 1_700_000_000_000;
@@ -236,4 +237,46 @@ fn new_log_is_made_where_it_was_wished_for() {
         .get_or_create(&tp(), Some(TOPIC_ID), LogConfig::default())
         .unwrap();
     assert_eq!(*log.parent_dir(), *Path::new("/b"));
+}
+
+#[test]
+fn flush_of_a_log_whose_folder_is_being_renamed_leaves_the_directory_online() {
+    let (disk, manager, current, _future) = copied();
+    current.mark_closed();
+    disk.rename(Path::new("/a/t-0"), Path::new("/a/t-0.x-delete"))
+        .unwrap();
+    current.update_config(LogConfig {
+        flush_ms: 0,
+        ..LogConfig::default()
+    });
+    manager.run_flush(NOW);
+    assert!(matches!(current.flush(), Err(LogError::Closed { .. })));
+    assert!(!manager.has_offline_log_dirs());
+}
+
+#[test]
+fn flush_that_is_overtaken_by_the_renaming_of_the_folder_leaves_the_directory_online() {
+    let sim = Arc::new(SimDisk::new());
+    let disk = StallingDisk::new(sim.clone());
+    let manager = open_manager(Arc::new(disk.clone()), TestClock::at(NOW), &dirs());
+    load(&manager);
+    let log = manager
+        .get_or_create_in(&tp(), Some(TOPIC_ID), LogConfig::default(), Some(Path::new("/a")))
+        .unwrap();
+    append(&log, 10);
+    disk.stall(&log.dir().join("00000000000000000000.log"), StallingCall::Sync);
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| log.flush());
+        while disk.hanging() == 0 {
+            std::thread::yield_now();
+        }
+        log.mark_closed();
+        // `sync_small_files` has synced the folder, so there must be something to sync again.
+        log.dir.mark_dirty();
+        sim.rename(Path::new("/a/t-0"), Path::new("/a/t-0.x-delete"))
+            .unwrap();
+        disk.release();
+        assert!(matches!(flush.join().unwrap(), Err(LogError::Closed { .. })));
+    });
+    assert!(!manager.has_offline_log_dirs());
 }

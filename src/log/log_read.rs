@@ -123,9 +123,7 @@ impl UnifiedLog {
         // The files of a log that is being deleted may be gone: nothing is wrong with the disk.
         let is_gone = matches!(&error, ScanError::Io(error) if error.kind() == std::io::ErrorKind::NotFound);
         if is_gone && self.is_closed() {
-            return LogError::Closed {
-                topic_partition: self.topic_partition.clone(),
-            };
+            return self.closed();
         }
         self.log_dir
             .scan_error(&segment.log_handle().path(), "reading", error)

@@ -270,11 +270,15 @@ impl UnifiedLog {
         self.log_dir.check_online()?;
         let writer = self.lock_any();
         if writer.closed {
-            return Err(LogError::Closed {
-                topic_partition: self.topic_partition.clone(),
-            });
+            return Err(self.closed());
         }
         Ok(writer)
+    }
+
+    pub(crate) fn closed(&self) -> LogError {
+        LogError::Closed {
+            topic_partition: self.topic_partition.clone(),
+        }
     }
 
     pub(crate) fn lock_any(&self) -> MutexGuard<'_, Writer> {
