@@ -24,7 +24,8 @@ const NUM_BATCHES_TO_RETAIN: usize = 5;
 /// Producers that are looked at in one turn when they expire.
 const EXPIRED_AT_ONCE_MAX: usize = 10_000;
 
-/// Nobody tries a batch again after so long: `delivery.timeout.ms` is two minutes.
+/// Nobody tries a batch again so long after it came: `delivery.timeout.ms` is two minutes. By the broker's clock and the
+/// log's end, as a producer may write records that are older.
 const IDLE_PRODUCER_MS: i64 = 60 * 60 * 1000;
 
 /// A transaction is late this long after `transaction.max.timeout.ms`.
@@ -454,6 +455,10 @@ pub struct ProducerState {
     unreplicated_txns: BTreeMap<i64, TxnMetadata>,
     verifications: Verifications,
     map_end_offset: i64,
+    /// What is below was here `IDLE_PRODUCER_MS` ago.
+    quiet_below: i64,
+    /// The end of the log as a pass found it, and when: what `quiet_below` becomes when that is long enough ago.
+    next_quiet: Option<(i64, i64)>,
     last_snapshot_offset: i64,
     /// Offsets of the `.snapshot` files.
     snapshots: BTreeSet<i64>,
@@ -475,6 +480,8 @@ impl ProducerState {
             unreplicated_txns: BTreeMap::new(),
             verifications: Verifications::default(),
             map_end_offset: 0,
+            quiet_below: 0,
+            next_quiet: None,
             last_snapshot_offset: 0,
             snapshots,
         }
@@ -671,7 +678,7 @@ impl ProducerState {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut expired = Vec::new();
         let mut last = None;
-        let (expiration_ms, idle_ms) = (self.producer_id_expiration_ms, IDLE_PRODUCER_MS);
+        let (expiration_ms, quiet_below) = (self.producer_id_expiration_ms, self.quiet_below);
         for (producer_id, entry) in self
             .producers
             .range_mut((from, Bound::Unbounded))
@@ -681,7 +688,7 @@ impl ProducerState {
             let idle_for_ms = now_ms - entry.last_timestamp;
             if entry.current_txn_first_offset().is_none() && idle_for_ms >= expiration_ms {
                 expired.push(*producer_id);
-            } else if idle_for_ms >= idle_ms {
+            } else if entry.last_data_offset() < quiet_below {
                 entry.batches.older = None;
             }
         }
@@ -691,8 +698,20 @@ impl ProducerState {
         if last.is_none() {
             self.verifications
                 .remove_older_than(self.producer_id_expiration_ms, now_ms);
+            self.note_quiet(now_ms);
         }
         last
+    }
+
+    /// At the end of a pass.
+    fn note_quiet(&mut self, now_ms: i64) {
+        if let Some((log_end, since_ms)) = self.next_quiet {
+            if now_ms.saturating_sub(since_ms) < IDLE_PRODUCER_MS {
+                return;
+            }
+            self.quiet_below = log_end;
+        }
+        self.next_quiet = Some((self.map_end_offset, now_ms));
     }
 
     /// Forgets all but which snapshots there are, and takes over the snapshot at `offset` (without those that expired).
@@ -730,6 +749,9 @@ impl ProducerState {
         self.ongoing_txns.clear();
         self.unreplicated_txns.clear();
         self.verifications.clear();
+        // The offsets may come again.
+        self.quiet_below = 0;
+        self.next_quiet = None;
     }
 
     /// A log that goes on at `offset` without anything before.

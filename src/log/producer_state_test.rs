@@ -319,15 +319,52 @@ fn idle_producers_keep_their_newest_batch_until_they_expire() {
         let batch = data(0, sequence, 1_000, 10);
         state.entry(PID).and_then(|entry| entry.find_duplicate(&batch))
     };
+    // Where the log ends, and that it ended there an hour ago, is seen by two passes; the next one acts on it.
+    state.remove_expired_producers(NOW);
     state.remove_expired_producers(NOW + IDLE_PRODUCER_MS - 1);
-    assert_eq!(duplicate_of(&state, 0).map(|batch| batch.last_offset), Some(9));
     state.remove_expired_producers(NOW + IDLE_PRODUCER_MS);
+    assert_eq!(duplicate_of(&state, 0).map(|batch| batch.last_offset), Some(9));
+    state.remove_expired_producers(NOW + IDLE_PRODUCER_MS + 1);
     assert_eq!(duplicate_of(&state, 0), None);
     assert_eq!(duplicate_of(&state, 40).map(|batch| batch.last_offset), Some(49));
     append(&mut state, &data(0, 50, 50, 10)).unwrap();
     assert_eq!(duplicate_of(&state, 40).map(|batch| batch.last_offset), Some(49));
     state.remove_expired_producers(NOW + 86_400_000);
     assert_eq!(state.entry(PID), None);
+}
+
+#[test]
+fn active_producer_of_old_records_keeps_all_batches_that_may_be_tried_again() {
+    let mut state = state();
+    // Its records are half a day old, the retention passes come every five minutes.
+    let mut now_ms = NOW + 43_200_000;
+    for batch in 0..60 {
+        let start = batch * 10;
+        append(&mut state, &data(0, start, i64::from(start), 10)).unwrap();
+        state.remove_expired_producers(now_ms);
+        let kept = state.entry(PID).unwrap().batches().count();
+        assert_eq!(
+            kept,
+            NUM_BATCHES_TO_RETAIN.min(batch as usize + 1),
+            "after {batch}"
+        );
+        now_ms += 300_000;
+    }
+}
+
+#[test]
+fn batches_behind_a_truncation_are_not_taken_for_those_that_were_there_before() {
+    let mut state = state();
+    append(&mut state, &data(0, 0, 1_000, 10)).unwrap();
+    state.remove_expired_producers(NOW);
+    state.remove_expired_producers(NOW + IDLE_PRODUCER_MS);
+    state.truncate_fully_and_start_at(0);
+    for batch in 0..5 {
+        append(&mut state, &data(0, batch * 10, i64::from(batch) * 10, 10)).unwrap();
+    }
+    state.remove_expired_producers(NOW + IDLE_PRODUCER_MS + 1);
+    state.remove_expired_producers(NOW + IDLE_PRODUCER_MS + 2);
+    assert_eq!(state.entry(PID).unwrap().batches().count(), 5);
 }
 
 #[test]
