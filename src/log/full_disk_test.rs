@@ -311,6 +311,61 @@ fn aborted_transaction_whose_index_entry_finds_no_room_stays_aborted() {
 }
 
 #[test]
+fn index_that_a_start_on_a_full_disk_could_not_build_is_built_by_the_next_one() {
+    let node = new_node();
+    for _ in 0..20 {
+        node.append(&batch(3, 60, NOW), 0).unwrap();
+    }
+    assert!(node.log.segment_base_offsets().len() > 2);
+    node.log.flush().unwrap();
+    node.manager.checkpoint_recovery_points().unwrap();
+    node.disk.crash_process();
+    node.disk
+        .remove_file(Path::new("/d/t-0/00000000000000000000.index"))
+        .unwrap();
+
+    node.disk.set_capacity(Some(0));
+    let node = open(&node.disk, &node.clock).unwrap();
+    assert_eq!(node.log.recovery_point(), 0);
+    node.disk.set_capacity(None);
+    // What an append owes comes before it.
+    node.append(&batch(1, 60, NOW), 0).unwrap();
+    node.disk.crash_process();
+
+    let node = open(&node.disk, &node.clock).unwrap();
+    let first = Arc::clone(&node.log.segments.load()[0]);
+    assert!(first.read_max_timestamp_so_far().unwrap().timestamp >= NOW);
+    node.check();
+    node.log.flush().unwrap();
+    assert_eq!(node.log.recovery_point(), node.log.log_end_offset());
+}
+
+#[test]
+fn index_that_was_built_anew_below_the_recovery_point_survives_a_power_loss() {
+    for seed in 0..10 {
+        let node = new_node();
+        for _ in 0..20 {
+            node.append(&batch(3, 60, NOW), 0).unwrap();
+        }
+        node.log.flush().unwrap();
+        node.manager.checkpoint_recovery_points().unwrap();
+        node.disk.crash_process();
+        node.disk
+            .remove_file(Path::new("/d/t-0/00000000000000000000.index"))
+            .unwrap();
+        let node = open(&node.disk, &node.clock).unwrap();
+        assert!(node.log.recovery_point() > 0);
+        node.append(&batch(1, 60, NOW), 0).unwrap();
+        node.log.flush().unwrap();
+        node.disk.lose_power(seed);
+
+        let node = open(&node.disk, &node.clock).unwrap();
+        let first = Arc::clone(&node.log.segments.load()[0]);
+        assert!(first.offset_index.last_offset().unwrap() > 0, "{seed}: empty");
+    }
+}
+
+#[test]
 fn new_leader_epoch_on_a_full_disk_is_in_the_file_later() {
     let node = new_node();
     node.append(&batch(1, 60, NOW), 0).unwrap();

@@ -101,6 +101,8 @@ struct Loading<'a> {
     /// From here on the file has epochs without batches: left in it, as every start drops them.
     epochs_behind_from: i64,
     snapshots: BTreeSet<i64>,
+    /// From here on a full disk did not take indexes that were built anew; `i64::MAX`: it took all.
+    indexes_behind_from: i64,
 }
 
 impl LogLoader<'_> {
@@ -125,6 +127,7 @@ impl LogLoader<'_> {
             epochs_changed: false,
             epochs_behind_from: i64::MAX,
             snapshots: listing.snapshots.clone(),
+            indexes_behind_from: i64::MAX,
         };
         loading.load_segments(&listing)?;
         let (recovery_point, log_end_offset) = loading.recover_log()?;
@@ -353,9 +356,25 @@ impl Loading<'_> {
                     path.display()
                 );
                 self.recover_segment(&segment)?;
+                self.make_indexes_durable(&segment)?;
             }
             self.segments.push(segment);
         }
+        Ok(())
+    }
+
+    /// Of a segment below the recovery point: no flush comes by there, and a start takes its indexes as they are. Where a
+    /// full disk does not take them, the recovery point goes back until a flush has written them.
+    fn make_indexes_durable(&mut self, segment: &LogSegment) -> Result<(), LogError> {
+        let Err(error) = segment.flush_indexes() else {
+            return Ok(());
+        };
+        let path = segment.log_handle().path();
+        let error = self.loader.log_dir.write_failed(&path, "flushing", error);
+        if !error.is_no_space() {
+            return Err(error);
+        }
+        self.indexes_behind_from = self.indexes_behind_from.min(segment.base_offset());
         Ok(())
     }
 
@@ -650,7 +669,11 @@ impl Loading<'_> {
         self.drop_epochs_without_batches(log_end_offset);
         self.epochs_changed |= self.epochs.truncate_from_start(loader.log_start_offset);
         let disk = &*loader.context.disk;
-        let mut debts = Debts::default();
+        let mut debts = Debts {
+            recovery_point: self.indexes_behind_from < recovery_point,
+            ..Debts::default()
+        };
+        let recovery_point = recovery_point.min(self.indexes_behind_from);
         if self.epochs_changed {
             let path = self.dir.path().join(LEADER_EPOCH_CHECKPOINT);
             let text = checkpoint::format_epochs(self.epochs.entries());
