@@ -1,8 +1,9 @@
 //! Carries decided transactions to their partitions: a marker for each, again and again until it is written, then the coordinator
 //! is told that the transaction is complete.
 //!
-//! One task a transaction; a transaction has one at a time, however often its partition is loaded. The way to a partition's leader is
-//! behind [`MarkerWriter`].
+//! One task a transaction; a transaction has one at a time, however often its partition is loaded. The next transaction of a producer that
+//! keeps its epoch is another one, and may be decided before the task of this one has heard that it is complete. The way to a
+//! partition's leader is behind [`MarkerWriter`].
 //!
 //! A marker carries the epoch with which the coordinator leads, so that one of an earlier coordinator is refused by the partition.
 
@@ -38,7 +39,8 @@ pub trait MarkerWriter: Send + Sync + 'static {
     ) -> Pin<Box<dyn Future<Output = MarkerResults> + Send>>;
 }
 
-type Key = (StrBytes, i64, i16);
+/// One transaction: its id, its producer's id and epoch, and when it was decided.
+type Key = (StrBytes, i64, i16, i64);
 
 pub struct MarkerSender {
     writer: Arc<dyn MarkerWriter>,
@@ -179,7 +181,7 @@ impl MarkerSender {
             producer_id: markers.producer_id,
             producer_epoch: markers.producer_epoch,
         };
-        let transactional_id = markers.transactional_id.clone();
+        let (transactional_id, decided_ms) = (markers.transactional_id.clone(), markers.decided_ms);
         let level = self
             .metadata
             .load()
@@ -187,7 +189,7 @@ impl MarkerSender {
             .level(TransactionVersion::FEATURE_NAME);
         let version = TransactionVersion::from_level(level);
         let written = runtime.write(partition, move |shard, context| {
-            shard.complete(context, &transactional_id, producer, version)
+            shard.complete(context, &transactional_id, producer, decided_ms, version)
         });
         match written.await {
             // The transactional id is gone: there is nothing left to end.
@@ -208,6 +210,7 @@ fn key_of(markers: &TransactionMarkers) -> Key {
         markers.transactional_id.clone(),
         markers.producer_id,
         markers.producer_epoch,
+        markers.decided_ms,
     )
 }
 

@@ -4,7 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
 
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::*;
@@ -49,6 +51,8 @@ struct Partitions {
     /// Answers of the next tries; afterwards all is taken.
     refusals: Mutex<Vec<ErrorCode>>,
     refuses_all: Mutex<bool>,
+    /// The next try is answered when this is done.
+    held: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 impl MarkerWriter for Partitions {
@@ -67,7 +71,13 @@ impl MarkerWriter for Partitions {
             .into_iter()
             .map(|partition| (partition, error))
             .collect();
-        Box::pin(async move { results })
+        let held = self.held.lock().unwrap().take();
+        Box::pin(async move {
+            if let Some(held) = held {
+                let _ = held.await;
+            }
+            results
+        })
     }
 }
 
@@ -244,6 +254,61 @@ async fn decided_transaction_goes_on_where_the_next_coordinator_loads_it() {
     *fixture.partitions.refuses_all.lock().unwrap() = false;
     fixture.until(TransactionState::CompleteCommit).await;
     assert_eq!(fixture.markers().last(), Some(&(0, EPOCH + 2, true)));
+}
+
+/// Unlike `yield_now`, which waits until no task is ready.
+async fn behind_those_that_are_ready() {
+    let mut is_first = true;
+    std::future::poll_fn(|context| match std::mem::replace(&mut is_first, false) {
+        true => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+        false => Poll::Ready(()),
+    })
+    .await;
+}
+
+/// Ends a transaction, lets its task go on for so many turns, and then begins and ends another with the same epoch at once, in the same
+/// millisecond. Whether it could begin.
+async fn end_another_after(turns: usize) -> bool {
+    let fixture = Fixture::new(0).await;
+    fixture.init().await.unwrap();
+    fixture.add(producer(0)).await.unwrap();
+    let (release, held) = oneshot::channel();
+    *fixture.partitions.held.lock().unwrap() = Some(held);
+    fixture.commit(producer(0)).await.unwrap();
+    while fixture.markers().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    release.send(()).unwrap();
+    for _ in 0..turns {
+        behind_those_that_are_ready().await;
+    }
+    let (added, committed) = tokio::join!(fixture.add(producer(0)), fixture.commit(producer(0)));
+    if added.is_err() {
+        assert_eq!(
+            added,
+            Err(ErrorCode::ConcurrentTransactions),
+            "after {turns} turns"
+        );
+        return false;
+    }
+    assert_eq!(committed, Ok(producer(0)), "after {turns} turns");
+    let ended = fixture.until(TransactionState::CompleteCommit);
+    let ended = tokio::time::timeout(Duration::from_secs(10), ended).await;
+    assert!(ended.is_ok(), "no end after {turns} turns");
+    assert_eq!(fixture.markers().len(), 2, "after {turns} turns");
+    true
+}
+
+#[tokio::test(start_paused = true)]
+async fn transaction_that_follows_at_once_has_its_markers_sent_too() {
+    let mut begun = 0;
+    for turns in 0..30 {
+        begun += usize::from(tokio::spawn(end_another_after(turns)).await.unwrap());
+    }
+    assert!(begun > 0);
 }
 
 #[tokio::test]

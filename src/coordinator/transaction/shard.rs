@@ -30,6 +30,8 @@ pub struct TransactionMarkers {
     pub transactional_id: StrBytes,
     pub producer_id: i64,
     pub producer_epoch: i16,
+    /// Tells it from the others of its producer, which may keep its epoch: the last update of the prepared state.
+    pub decided_ms: i64,
     pub commit: bool,
     pub transaction_version: TransactionVersion,
     pub partitions: BTreeSet<TopicPartition>,
@@ -242,16 +244,17 @@ impl TransactionShard {
         }
     }
 
-    /// All partitions have the marker of this producer and epoch.
+    /// All partitions have the markers of the transaction that this producer and epoch had decided then; whatever came after it goes on.
     pub fn complete(
         &self,
         context: &OperationContext,
         transactional_id: &StrBytes,
         producer: ProducerIdAndEpoch,
+        decided_ms: i64,
         server_version: TransactionVersion,
     ) -> Result<TransactionOutcome<()>, ApiError> {
         let metadata = self.known(transactional_id)?;
-        if producer_of(metadata) != producer {
+        if producer_of(metadata) != producer || metadata.last_update_timestamp_ms != decided_ms {
             return Ok(Outcome::of(()));
         }
         Ok(match metadata.complete(context.now_ms) {
@@ -411,6 +414,7 @@ fn markers_of(metadata: &TransactionMetadata) -> TransactionMarkers {
         transactional_id: metadata.transactional_id.clone(),
         producer_id: metadata.producer_id,
         producer_epoch: metadata.producer_epoch,
+        decided_ms: metadata.last_update_timestamp_ms,
         commit: metadata.state == TransactionState::PrepareCommit,
         transaction_version: metadata.client_version,
         partitions: metadata.partitions.clone(),

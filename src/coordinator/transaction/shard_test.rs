@@ -142,11 +142,43 @@ fn transaction_from_init_to_complete() {
     );
 
     let context = fixture.context(NOW);
-    let completed = fixture.shard.complete(&context, &id(), producer(1), V2).unwrap();
+    let decided_ms = sent[0].decided_ms;
+    let completed = fixture
+        .shard
+        .complete(&context, &id(), producer(1), decided_ms, V2)
+        .unwrap();
     let ((), pending) = fixture.write(completed);
     assert_eq!(pending, None);
     assert_eq!(fixture.state(), Some(TransactionState::CompleteCommit));
     assert_eq!(fixture.init(), producer(2));
+}
+
+#[test]
+fn end_of_a_transaction_is_not_one_of_the_next_with_the_same_epoch() {
+    const V0: TransactionVersion = TransactionVersion::V0;
+    let mut fixture = Fixture::new();
+    fixture.init();
+    let mut decided = Vec::new();
+    for _ in 0..3 {
+        fixture.add(producer(0));
+        let context = fixture.context(NOW);
+        let ended = fixture
+            .shard
+            .end(&context, &id(), producer(0), true, V0, None, V0);
+        let (_, pending) = fixture.write(ended.unwrap());
+        fixture.commit(pending);
+        decided.push(fixture.sent.take()[0].decided_ms);
+        // Those before are told of again, as by a task that did not hear the answer; all in one millisecond.
+        for decided_ms in &decided {
+            assert_eq!(fixture.state(), Some(TransactionState::PrepareCommit));
+            let context = fixture.context(NOW);
+            let completed = fixture
+                .shard
+                .complete(&context, &id(), producer(0), *decided_ms, V0);
+            fixture.write(completed.unwrap());
+        }
+        assert_eq!(fixture.state(), Some(TransactionState::CompleteCommit));
+    }
 }
 
 #[test]

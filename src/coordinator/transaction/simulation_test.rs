@@ -337,9 +337,12 @@ impl World {
             producer_id: task.markers.producer_id,
             producer_epoch: task.markers.producer_epoch,
         };
-        let id = task.markers.transactional_id.clone();
+        let (id, decided_ms) = (task.markers.transactional_id.clone(), task.markers.decided_ms);
         let context = context(now_ms, self.log.len());
-        if let Ok(outcome) = self.shard.complete(&context, &id, producer, self.version) {
+        let completed = self
+            .shard
+            .complete(&context, &id, producer, decided_ms, self.version);
+        if let Ok(outcome) = completed {
             self.apply(now_ms, outcome);
         }
     }

@@ -204,12 +204,17 @@ impl TransactionMetadata {
         }
     }
 
-    /// A copy to change: every transition notes whose producer id was before.
+    /// A copy to change: every transition notes whose producer id was before. Its time is no earlier than the last one's, and a decision's
+    /// is later: so it tells the decisions of one producer and epoch apart, however the clock goes.
     fn successor(&self, state: TransactionState, now_ms: i64) -> Self {
+        let not_before_ms = match state.is_prepared() {
+            true => self.last_update_timestamp_ms.saturating_add(1),
+            false => self.last_update_timestamp_ms,
+        };
         Self {
             state,
             previous_producer_id: self.producer_id,
-            last_update_timestamp_ms: now_ms,
+            last_update_timestamp_ms: now_ms.max(not_before_ms),
             ..self.clone()
         }
     }

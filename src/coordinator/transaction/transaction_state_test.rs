@@ -325,3 +325,21 @@ fn only_an_open_transaction_times_out() {
     assert!(!metadata(Ongoing, V0).is_timed_out(60_010));
     assert!(metadata(Ongoing, V0).is_timed_out(60_011));
 }
+
+#[test]
+fn each_decision_of_an_epoch_has_a_time_of_its_own() {
+    let next = |decision| match decision {
+        Decision::Transition(next) => next,
+        other => panic!("{other:?}"),
+    };
+    let mut current = metadata(Empty, V0);
+    let mut decided = Vec::new();
+    // The clock stands, goes back, and goes on.
+    for now_ms in [NOW, NOW, NOW - 5, NOW + 1, NOW + 50] {
+        current = next(current.add_partitions(producer(7, 5), &[partition(0)].into(), V0, now_ms));
+        current = next(current.end(producer(7, 5), true, V0, None, now_ms));
+        decided.push(current.last_update_timestamp_ms);
+        current = current.complete(now_ms).unwrap();
+    }
+    assert_eq!(decided, [NOW + 1, NOW + 2, NOW + 3, NOW + 4, NOW + 51]);
+}
