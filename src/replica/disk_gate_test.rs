@@ -8,7 +8,7 @@ use super::*;
 use crate::io::clock::SystemClock;
 use crate::io::sim_disk::SimDisk;
 use crate::io::stalling_disk::{StallingCall, StallingDisk};
-use crate::log::{LogConfig, LogManager, LogManagerConfig};
+use crate::log::{LogConfig, LogManager, LogManagerConfig, VerificationRequest};
 use crate::metadata::{MetadataCache, MetadataDelta, MetadataProvenance, MetadataPublisher};
 use crate::replica::test_support::{NODE, TestClock, batch, id, topic, topic_partition};
 use crate::replica::{FetchIsolation, OffsetSpec, ReplicaManager, ReplicaManagerConfig, TopicIdPartition};
@@ -204,6 +204,21 @@ impl TwoDirs {
         })
     }
 
+    fn spawn_verification(&self, name: &'static str) -> tokio::task::JoinHandle<bool> {
+        let manager = self.manager.clone();
+        let request = VerificationRequest {
+            producer_id: 7,
+            producer_epoch: 0,
+            base_sequence: -1,
+            supports_epoch_bump: false,
+        };
+        self.runtime.spawn(async move {
+            let partition = topic_partition(name);
+            let started = manager.start_verification(&partition, request).await;
+            started.unwrap().is_some()
+        })
+    }
+
     fn await_all<T>(&self, tasks: Vec<tokio::task::JoinHandle<T>>) -> Vec<T> {
         let all = async {
             let mut results = Vec::new();
@@ -234,18 +249,25 @@ fn directory_whose_writes_stall_delays_only_what_is_for_it() {
     while node.disk.hanging() == 0 {
         std::thread::yield_now();
     }
+    let verifications: Vec<_> = (0..10).map(|_| node.spawn_verification("slow")).collect();
     let mut took = Vec::new();
     for expected in 0..20 {
         let began = std::time::Instant::now();
         let produced = node.await_all(vec![node.spawn_produce("fast")]);
         let latest = node.await_all(vec![node.spawn_latest("fast")]);
+        let verified = node.await_all(vec![node.spawn_verification("fast")]);
         took.push(began.elapsed());
-        assert_eq!((produced, latest), (vec![expected], vec![expected + 1]));
+        assert_eq!(
+            (produced, latest, verified),
+            (vec![expected], vec![expected + 1], vec![true])
+        );
     }
     took.sort();
     assert!(took[10] < Duration::from_millis(100), "{took:?}");
     assert!(stalled.iter().all(|task| !task.is_finished()));
+    assert!(verifications.iter().all(|task| !task.is_finished()));
     node.disk.release();
+    assert!(node.await_all(verifications).into_iter().all(|is_open| is_open));
     let mut offsets = node.await_all(stalled);
     offsets.sort_unstable();
     assert_eq!(offsets, (0..30).collect::<Vec<i64>>());

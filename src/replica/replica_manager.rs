@@ -306,14 +306,18 @@ impl ReplicaManager {
     }
 
     /// The guard with which a coordinator's or a client's batch may open a transaction on a partition, once its transaction coordinator has
-    /// said so; `None`: the transaction is open.
-    pub fn start_verification(
+    /// said so; `None`: the transaction is open. The log's writer is asked, which may be at a disk that stalls.
+    pub async fn start_verification(
         &self,
         topic_partition: &TopicPartition,
-        request: &VerificationRequest,
+        request: VerificationRequest,
     ) -> Result<Option<VerificationGuard>, ReplicaError> {
         let partition = self.get_partition(topic_partition)?;
-        partition.start_verification(request, self.clock.now_ms())
+        let log_dir = partition.log().parent_dir();
+        let now_ms = self.clock.now_ms();
+        let work = move || partition.start_verification(&request, now_ms);
+        let started = self.gate.run(&log_dir, false, work).await;
+        started.unwrap_or(Err(ReplicaError::RequestTimedOut))
     }
 
     /// Whole batches from `start_offset` up to the log end, at most about `max_bytes` but at least one batch, copied:

@@ -81,7 +81,7 @@ impl TransactionVerifier {
         let mut backoff = FIRST_BACKOFF;
         loop {
             let requests = requests(&transaction, operation, partitions);
-            let begun = self.begin(&requests);
+            let begun = self.begin(&requests).await;
             if begun.guards.is_empty() {
                 return begun;
             }
@@ -90,8 +90,9 @@ impl TransactionVerifier {
             let is_refused =
                 |answer: &(TopicPartition, ErrorCode)| answer.1 == ErrorCode::ConcurrentTransactions;
             let is_late = Instant::now() >= deadline || !operation.supports_epoch_bump();
-            if is_late || !(answers.iter().any(is_refused) || self.has_lost_guards(&requests, &begun.guards))
-            {
+            let must_ask_again = !is_late
+                && (answers.iter().any(is_refused) || self.has_lost_guards(&requests, &begun.guards).await);
+            if !must_ask_again {
                 return sorted_out(begun, answers, operation);
             }
             tokio::time::sleep(backoff).await;
@@ -100,10 +101,11 @@ impl TransactionVerifier {
     }
 
     /// Guards, and the partitions that know a later epoch of the producer.
-    fn begin(&self, requests: &[(TopicPartition, VerificationRequest)]) -> Verified {
+    async fn begin(&self, requests: &[(TopicPartition, VerificationRequest)]) -> Verified {
         let mut begun = Verified::default();
         for (partition, request) in requests {
-            match self.replica_manager.start_verification(partition, request) {
+            let started = self.replica_manager.start_verification(partition, *request);
+            match started.await {
                 Ok(Some(guard)) => {
                     begun.guards.insert(partition.clone(), guard);
                 }
@@ -120,12 +122,12 @@ impl TransactionVerifier {
 
     /// With version 2 a producer goes on at once after a transaction's end. Then the marker of that end may come after the guard was taken and
     /// before the coordinator is ready for the next transaction: the guard is gone, and another is needed.
-    fn has_lost_guards(
+    async fn has_lost_guards(
         &self,
         requests: &[(TopicPartition, VerificationRequest)],
         guards: &VerificationGuards,
     ) -> bool {
-        let now = self.begin(requests).guards;
+        let now = self.begin(requests).await.guards;
         now.iter()
             .any(|(partition, guard)| guards.get(partition) != Some(guard))
     }
