@@ -201,7 +201,10 @@ impl Components {
             clock: clock.clone(),
             metadata: cache.clone(),
             producer_ids: producer_ids.clone(),
-            marker_writer: Arc::new(LocalMarkers(markers.clone())),
+            marker_writer: Arc::new(LocalMarkers {
+                writer: markers.clone(),
+                data: data.handle().clone(),
+            }),
             executor: control.handle().clone(),
         });
         let broker = Arc::new(Broker {
