@@ -2,6 +2,8 @@
 //!
 //! - 1: those that are open for longer than a duration (KIP-994). 2: those whose id matches a pattern (KIP-1152).
 
+use std::collections::HashSet;
+
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::coordinator::group::subscription_regex::SubscriptionRegex;
 use crate::coordinator::transaction::{TransactionMetadata, TransactionState as State};
@@ -19,12 +21,7 @@ pub async fn handle(
     let is_known = |name: &StrBytes| State::is_known_name(name);
     response.unknown_state_filters = distinct(request.state_filters.iter().filter(|name| !is_known(name)));
     let filter = Filter {
-        states: request
-            .state_filters
-            .iter()
-            .filter(|name| is_known(name))
-            .cloned()
-            .collect(),
+        states: distinct(request.state_filters.iter().filter(|name| is_known(name))),
         is_by_state: !request.state_filters.is_empty(),
         producer_ids: request.producer_id_filters.iter().map(|id| id.0).collect(),
         duration_ms: request.duration_filter,
@@ -49,7 +46,7 @@ struct Filter {
     states: Vec<StrBytes>,
     is_by_state: bool,
     /// Empty: all.
-    producer_ids: Vec<i64>,
+    producer_ids: HashSet<i64>,
     /// Negative: all.
     duration_ms: i64,
     pattern: Option<SubscriptionRegex>,
@@ -84,14 +81,10 @@ fn compile(pattern: Option<&str>) -> Result<Option<SubscriptionRegex>, ApiError>
     Ok(Some(compiled))
 }
 
+/// In the order in which they come first.
 fn distinct<'a>(names: impl Iterator<Item = &'a StrBytes>) -> Vec<StrBytes> {
-    let mut distinct: Vec<StrBytes> = Vec::new();
-    for name in names {
-        if !distinct.contains(name) {
-            distinct.push(name.clone());
-        }
-    }
-    distinct
+    let mut seen = HashSet::new();
+    names.filter(|name| seen.insert(*name)).cloned().collect()
 }
 
 impl ErrorResponse<ListTransactionsRequest> for ListTransactionsResponse {

@@ -5,7 +5,11 @@
 //!
 //! Partitions that do not exist are answered here; the coordinator sees the others.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
+
+use uuid::Uuid;
 
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::metadata::{MetadataImage, TopicImage};
@@ -22,13 +26,13 @@ pub async fn handle(
 ) -> Result<Reply<OffsetCommitResponse>, ApiError> {
     let by_id = context.api_version >= 10;
     let image = context.broker.metadata.image();
-    let mut response = OffsetCommitResponse::default();
+    let mut response = Answer::new(by_id);
     let mut valid = Vec::with_capacity(request.topics.len());
     for topic in std::mem::take(&mut request.topics) {
-        valid.extend(take_valid(&image, by_id, topic, &mut response));
+        valid.extend(take_valid(&image, topic, &mut response));
     }
     if valid.is_empty() {
-        return Ok(Reply::Value(response));
+        return Ok(Reply::Value(response.value));
     }
     request.topics = valid;
     let asked = request.topics.clone();
@@ -41,21 +45,21 @@ pub async fn handle(
         Ok(committed) => committed
             .topics
             .into_iter()
-            .for_each(|topic| merge(&mut response, by_id, topic)),
+            .for_each(|topic| response.merge(topic)),
         Err(error) => asked
             .iter()
-            .for_each(|topic| merge(&mut response, by_id, all_partitions(topic, error))),
+            .for_each(|topic| response.merge(all_partitions(topic, error))),
     }
-    Ok(Reply::Value(response))
+    Ok(Reply::Value(response.value))
 }
 
 /// What of a topic can be committed, with its name and id; the rest is answered.
 fn take_valid(
     image: &MetadataImage,
-    by_id: bool,
     mut topic: OffsetCommitRequestTopic,
-    response: &mut OffsetCommitResponse,
+    response: &mut Answer,
 ) -> Option<OffsetCommitRequestTopic> {
+    let by_id = response.by_id;
     let known: Option<Arc<TopicImage>> = match by_id {
         true => image.topics.by_id(topic.topic_id).cloned(),
         false => image.topics.by_name(&topic.name).cloned(),
@@ -65,7 +69,7 @@ fn take_valid(
             true => ErrorCode::UnknownTopicId,
             false => ErrorCode::UnknownTopicOrPartition,
         };
-        merge(response, by_id, all_partitions(&topic, error));
+        response.merge(all_partitions(&topic, error));
         return None;
     };
     topic.topic_id = known.id;
@@ -76,11 +80,7 @@ fn take_valid(
         .partition(|partition| exists(partition.partition_index));
     topic.partitions = invalid;
     if !topic.partitions.is_empty() {
-        merge(
-            response,
-            by_id,
-            all_partitions(&topic, ErrorCode::UnknownTopicOrPartition),
-        );
+        response.merge(all_partitions(&topic, ErrorCode::UnknownTopicOrPartition));
     }
     topic.partitions = valid;
     (!topic.partitions.is_empty()).then_some(topic)
@@ -98,15 +98,37 @@ fn all_partitions(topic: &OffsetCommitRequestTopic, error: ErrorCode) -> OffsetC
         .with_partitions(partitions.collect())
 }
 
-/// A topic is in the answer once.
-fn merge(response: &mut OffsetCommitResponse, by_id: bool, topic: OffsetCommitResponseTopic) {
-    let same = |known: &&mut OffsetCommitResponseTopic| match by_id {
-        true => known.topic_id == topic.topic_id,
-        false => known.name == topic.name,
-    };
-    match response.topics.iter_mut().find(same) {
-        Some(known) => known.partitions.extend(topic.partitions),
-        None => response.topics.push(topic),
+/// The answer as it grows.
+struct Answer {
+    by_id: bool,
+    value: OffsetCommitResponse,
+    /// Where the topics are in it, by name or by id.
+    places: HashMap<(Uuid, StrBytes), usize>,
+}
+
+impl Answer {
+    fn new(by_id: bool) -> Self {
+        Self {
+            by_id,
+            value: Default::default(),
+            places: HashMap::new(),
+        }
+    }
+
+    /// A topic is in the answer once.
+    fn merge(&mut self, topic: OffsetCommitResponseTopic) {
+        let key = match self.by_id {
+            true => (topic.topic_id, StrBytes::default()),
+            false => (Uuid::nil(), topic.name.0.clone()),
+        };
+        let topics = &mut self.value.topics;
+        match self.places.entry(key) {
+            Entry::Occupied(place) => topics[*place.get()].partitions.extend(topic.partitions),
+            Entry::Vacant(place) => {
+                place.insert(topics.len());
+                topics.push(topic);
+            }
+        }
     }
 }
 
@@ -119,3 +141,7 @@ impl ErrorResponse<OffsetCommitRequest> for OffsetCommitResponse {
         Self::default().with_topics(topics.collect())
     }
 }
+
+#[cfg(test)]
+#[path = "offset_commit_test.rs"]
+mod offset_commit_test;

@@ -6,7 +6,11 @@
 //! Partitions that do not exist are answered here; the coordinator sees the others, after the transaction coordinator was asked
 //! whether the group's partition is in the transaction.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
+
+use uuid::Uuid;
 
 use super::auto_topic_creation::GROUP_METADATA_TOPIC;
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
@@ -28,13 +32,13 @@ pub async fn handle(
 ) -> Result<Reply<TxnOffsetCommitResponse>, ApiError> {
     let by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS;
     let image = context.broker.metadata.image();
-    let mut response = TxnOffsetCommitResponse::default();
+    let mut response = Answer::new(by_id);
     let mut valid = Vec::with_capacity(request.topics.len());
     for topic in std::mem::take(&mut request.topics) {
-        valid.extend(take_valid(&image, by_id, topic, &mut response));
+        valid.extend(take_valid(&image, topic, &mut response));
     }
     if valid.is_empty() {
-        return Ok(Reply::Value(response));
+        return Ok(Reply::Value(response.value));
     }
     request.topics = valid;
     let asked = request.topics.clone();
@@ -42,12 +46,15 @@ pub async fn handle(
         Ok(committed) => committed
             .topics
             .into_iter()
-            .for_each(|topic| merge(&mut response, by_id, topic)),
+            .for_each(|topic| response.merge(topic)),
         Err(error) => asked
             .iter()
-            .for_each(|topic| merge(&mut response, by_id, all_partitions(topic, error))),
+            .for_each(|topic| response.merge(all_partitions(topic, error))),
     }
-    Ok(Reply::Value(tell_old_clients(context.api_version, response)))
+    Ok(Reply::Value(tell_old_clients(
+        context.api_version,
+        response.value,
+    )))
 }
 
 /// An error is one of the whole commit.
@@ -111,10 +118,10 @@ fn tell_old_clients(api_version: i16, mut response: TxnOffsetCommitResponse) -> 
 /// What of a topic can be committed, with its name and id; the rest is answered.
 fn take_valid(
     image: &MetadataImage,
-    by_id: bool,
     mut topic: TxnOffsetCommitRequestTopic,
-    response: &mut TxnOffsetCommitResponse,
+    response: &mut Answer,
 ) -> Option<TxnOffsetCommitRequestTopic> {
+    let by_id = response.by_id;
     let known: Option<Arc<TopicImage>> = match by_id {
         true => image.topics.by_id(topic.topic_id).cloned(),
         false => image.topics.by_name(&topic.name).cloned(),
@@ -124,7 +131,7 @@ fn take_valid(
             true => ErrorCode::UnknownTopicId,
             false => ErrorCode::UnknownTopicOrPartition,
         };
-        merge(response, by_id, all_partitions(&topic, error));
+        response.merge(all_partitions(&topic, error));
         return None;
     };
     topic.topic_id = known.id;
@@ -136,7 +143,7 @@ fn take_valid(
     topic.partitions = invalid;
     if !topic.partitions.is_empty() {
         let unknown = all_partitions(&topic, ErrorCode::UnknownTopicOrPartition);
-        merge(response, by_id, unknown);
+        response.merge(unknown);
     }
     topic.partitions = valid;
     (!topic.partitions.is_empty()).then_some(topic)
@@ -159,15 +166,37 @@ fn all_partitions(topic: &TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnO
     }
 }
 
-/// A topic is in the answer once.
-fn merge(response: &mut TxnOffsetCommitResponse, by_id: bool, topic: TxnOffsetCommitResponseTopic) {
-    let same = |known: &&mut TxnOffsetCommitResponseTopic| match by_id {
-        true => known.topic_id == topic.topic_id,
-        false => known.name == topic.name,
-    };
-    match response.topics.iter_mut().find(same) {
-        Some(known) => known.partitions.extend(topic.partitions),
-        None => response.topics.push(topic),
+/// The answer as it grows.
+struct Answer {
+    by_id: bool,
+    value: TxnOffsetCommitResponse,
+    /// Where the topics are in it, by name or by id.
+    places: HashMap<(Uuid, StrBytes), usize>,
+}
+
+impl Answer {
+    fn new(by_id: bool) -> Self {
+        Self {
+            by_id,
+            value: Default::default(),
+            places: HashMap::new(),
+        }
+    }
+
+    /// A topic is in the answer once.
+    fn merge(&mut self, topic: TxnOffsetCommitResponseTopic) {
+        let key = match self.by_id {
+            true => (topic.topic_id, StrBytes::default()),
+            false => (Uuid::nil(), topic.name.0.clone()),
+        };
+        let topics = &mut self.value.topics;
+        match self.places.entry(key) {
+            Entry::Occupied(place) => topics[*place.get()].partitions.extend(topic.partitions),
+            Entry::Vacant(place) => {
+                place.insert(topics.len());
+                topics.push(topic);
+            }
+        }
     }
 }
 
@@ -180,3 +209,7 @@ impl ErrorResponse<TxnOffsetCommitRequest> for TxnOffsetCommitResponse {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "txn_offset_commit_test.rs"]
+mod txn_offset_commit_test;

@@ -4,6 +4,10 @@
 //!
 //! Transaction coordinators send it, and administrators to abort a transaction that hangs.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::coordinator::runtime::{TransactionEnd, TransactionalProducer};
 use crate::log::TopicPartition;
@@ -18,7 +22,7 @@ pub async fn handle(
     context: &RequestContext,
     request: WriteTxnMarkersRequest,
 ) -> Result<Reply<WriteTxnMarkersResponse>, ApiError> {
-    let mut response = WriteTxnMarkersResponse::default();
+    let mut answer = Answer::default();
     for marker in &request.markers {
         let end = TransactionEnd {
             producer: TransactionalProducer {
@@ -35,10 +39,10 @@ pub async fn handle(
             .write_here(end, partitions_of(marker))
             .await;
         for (partition, error) in written {
-            add(&mut response, marker.producer_id, &partition, error);
+            answer.add(marker.producer_id, &partition, error);
         }
     }
-    Ok(Reply::Value(response))
+    Ok(Reply::Value(answer.value))
 }
 
 fn partitions_of(marker: &WritableTxnMarker) -> Vec<TopicPartition> {
@@ -51,57 +55,66 @@ fn partitions_of(marker: &WritableTxnMarker) -> Vec<TopicPartition> {
     partitions
 }
 
-/// A producer is in the answer once, and so is a topic of it.
-fn add(
-    response: &mut WriteTxnMarkersResponse,
-    producer_id: ProducerId,
-    partition: &TopicPartition,
-    error: ErrorCode,
-) {
-    let producers = &mut response.markers;
-    let position = producers
-        .iter()
-        .position(|known| known.producer_id == producer_id);
-    let position = position.unwrap_or_else(|| {
-        producers.push(WritableTxnMarkerResult {
-            producer_id,
-            ..Default::default()
+/// The answer as it grows, and where in it things are.
+#[derive(Default)]
+struct Answer {
+    value: WriteTxnMarkersResponse,
+    producers: HashMap<i64, usize>,
+    /// By the place of the producer.
+    topics: HashMap<(usize, Arc<str>), usize>,
+    /// By the places of the producer and the topic.
+    partitions: HashMap<(usize, usize, i32), usize>,
+}
+
+impl Answer {
+    /// A producer is in the answer once, and so is a topic of it.
+    fn add(&mut self, producer_id: ProducerId, partition: &TopicPartition, error: ErrorCode) {
+        let producers = &mut self.value.markers;
+        let producer = *self.producers.entry(producer_id.0).or_insert_with(|| {
+            producers.push(WritableTxnMarkerResult {
+                producer_id,
+                ..Default::default()
+            });
+            producers.len() - 1
         });
-        producers.len() - 1
-    });
-    let topics = &mut producers[position].topics;
-    let position = topics.iter().position(|known| *known.name.0 == *partition.topic);
-    let position = position.unwrap_or_else(|| {
-        topics.push(WritableTxnMarkerTopicResult {
-            name: TopicName(StrBytes::from_string(partition.topic.to_string())),
-            ..Default::default()
+        let topics = &mut producers[producer].topics;
+        let key = (producer, partition.topic.clone());
+        let topic = *self.topics.entry(key).or_insert_with(|| {
+            topics.push(WritableTxnMarkerTopicResult {
+                name: TopicName(StrBytes::from_string(partition.topic.to_string())),
+                ..Default::default()
+            });
+            topics.len() - 1
         });
-        topics.len() - 1
-    });
-    let partitions = &mut topics[position].partitions;
-    let result = WritableTxnMarkerPartitionResult {
-        partition_index: partition.partition,
-        error_code: error.code(),
-        ..Default::default()
-    };
-    // Of two markers for one partition the answer tells of the last.
-    match partitions
-        .iter_mut()
-        .find(|known| known.partition_index == partition.partition)
-    {
-        Some(known) => *known = result,
-        None => partitions.push(result),
+        let partitions = &mut topics[topic].partitions;
+        let result = WritableTxnMarkerPartitionResult {
+            partition_index: partition.partition,
+            error_code: error.code(),
+            ..Default::default()
+        };
+        // Of two markers for one partition the answer tells of the last.
+        match self.partitions.entry((producer, topic, partition.partition)) {
+            Entry::Occupied(place) => partitions[*place.get()] = result,
+            Entry::Vacant(place) => {
+                place.insert(partitions.len());
+                partitions.push(result);
+            }
+        }
     }
 }
 
 impl ErrorResponse<WriteTxnMarkersRequest> for WriteTxnMarkersResponse {
     fn error_response(_: &RequestContext, request: &WriteTxnMarkersRequest, error: &ApiError) -> Self {
-        let mut response = Self::default();
+        let mut answer = Answer::default();
         for marker in &request.markers {
             for partition in partitions_of(marker) {
-                add(&mut response, marker.producer_id, &partition, error.code);
+                answer.add(marker.producer_id, &partition, error.code);
             }
         }
-        response
+        answer.value
     }
 }
+
+#[cfg(test)]
+#[path = "write_txn_markers_test.rs"]
+mod write_txn_markers_test;
