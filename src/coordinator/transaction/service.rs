@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 use super::marker_sender::{MarkerSender, MarkerWriter};
 use super::shard::{Answer, TransactionShard, TransactionShardConfig};
@@ -242,21 +243,36 @@ impl TransactionCoordinatorService {
         Ok(all)
     }
 
-    /// One round over all partitions.
-    async fn abort_timed_out(&self) {
+    /// One round over all partitions, at the same time: one that hangs holds up no other, and the round no longer than an operation may take.
+    async fn abort_timed_out(self: &Arc<Self>) {
+        let patience = Duration::from_millis(u64::try_from(self.config.write_timeout_ms).unwrap_or(0));
+        let mut rounds = JoinSet::new();
         for partition in self.runtime.partition_ids() {
-            let now_ms = self.clock.now_ms();
-            let Ok(late) = self
-                .runtime
-                .read(partition, move |shard, _| shard.timed_out(now_ms))
-                .await
-            else {
-                continue;
-            };
-            for (transactional_id, producer) in late {
-                if let Err(error) = self.abort_late(partition, &transactional_id, producer).await {
-                    tracing::info!(%transactional_id, %error, "a late transaction could not be aborted");
+            let service = self.clone();
+            rounds.spawn(async move {
+                let round = service.abort_timed_out_of(partition);
+                if tokio::time::timeout(patience, round).await.is_err() {
+                    tracing::warn!(
+                        partition,
+                        "late transactions could not be aborted in time; they are tried again"
+                    );
                 }
+            });
+        }
+        while rounds.join_next().await.is_some() {}
+    }
+
+    async fn abort_timed_out_of(&self, partition: i32) {
+        let now_ms = self.clock.now_ms();
+        let late = self
+            .runtime
+            .read(partition, move |shard, _| shard.timed_out(now_ms));
+        let Ok(late) = late.await else {
+            return;
+        };
+        for (transactional_id, producer) in late {
+            if let Err(error) = self.abort_late(partition, &transactional_id, producer).await {
+                tracing::info!(%transactional_id, %error, "a late transaction could not be aborted");
             }
         }
     }

@@ -1,11 +1,13 @@
 //! The coordinator on a log that is a vector, with partitions that take or refuse markers as the test says.
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::task::Poll;
 
+use bytes::Bytes;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -13,9 +15,13 @@ use super::*;
 use crate::coordinator::runtime::TransactionEnd;
 use crate::coordinator::runtime::context::context_test::MemoryLog;
 use crate::coordinator::transaction::{MarkerResults, TransactionState};
+use crate::log::TransactionCheck;
 use crate::metadata::MetadataProvenance;
 use crate::protocol::records::metadata::{FeatureLevelRecord, MetadataRecord, PartitionRecord, TopicRecord};
-use crate::replica::{ProducerIdAllocator, ProducerIdBlock};
+use crate::replica::disk_gate::POOLED_A_DIR_MAX;
+use crate::replica::{
+    DiskGate, LeaderOffsets, PartitionListener, Pass, ProducerIdAllocator, ProducerIdBlock, ReplicaError,
+};
 
 /// Leads the only partition of `__transaction_state`.
 const EPOCH: i32 = 3;
@@ -81,6 +87,75 @@ impl MarkerWriter for Partitions {
     }
 }
 
+/// A log for each of two partitions; at the gate of the first all wait once the test says so.
+struct TwoLogs {
+    logs: [Arc<MemoryLog>; 2],
+    gate: DiskGate,
+    is_shut: AtomicBool,
+}
+
+const DIRECTORY: &str = "/first";
+
+impl TwoLogs {
+    fn new() -> Arc<Self> {
+        let (dirs, clock) = ([PathBuf::from(DIRECTORY)], Arc::new(TestClock::default()));
+        Arc::new(Self {
+            logs: [MemoryLog::new(true), MemoryLog::new(true)],
+            gate: DiskGate::new(&dirs, 2, clock),
+            is_shut: AtomicBool::new(false),
+        })
+    }
+
+    fn of(&self, topic_partition: &TopicPartition) -> &MemoryLog {
+        &self.logs[topic_partition.partition as usize]
+    }
+
+    /// Until what comes back is dropped.
+    async fn shut(&self) -> Vec<Pass<'_>> {
+        let mut passes = Vec::new();
+        for _ in 0..POOLED_A_DIR_MAX {
+            passes.extend(self.gate.pass(Path::new(DIRECTORY), true).await);
+        }
+        // Nothing goes in beside the pool either.
+        passes.extend(self.gate.pass(Path::new(DIRECTORY), false).await);
+        self.is_shut.store(true, Ordering::SeqCst);
+        passes
+    }
+}
+
+impl PartitionLog for TwoLogs {
+    fn append(
+        &self,
+        topic_partition: &TopicPartition,
+        leader_epoch: i32,
+        batch: Bytes,
+        check: TransactionCheck,
+    ) -> Result<i64, ReplicaError> {
+        self.of(topic_partition)
+            .append(topic_partition, leader_epoch, batch, check)
+    }
+    fn read(&self, topic_partition: &TopicPartition, start: i64, max: usize) -> Result<Bytes, ReplicaError> {
+        self.of(topic_partition).read(topic_partition, start, max)
+    }
+    fn leader_offsets(&self, topic_partition: &TopicPartition) -> Result<LeaderOffsets, ReplicaError> {
+        self.of(topic_partition).leader_offsets(topic_partition)
+    }
+    fn gate(&self, topic_partition: &TopicPartition) -> Option<(&DiskGate, Arc<Path>)> {
+        let is_shut = topic_partition.partition == 0 && self.is_shut.load(Ordering::SeqCst);
+        is_shut.then(|| (&self.gate, Path::new(DIRECTORY).into()))
+    }
+    fn max_message_bytes(&self, topic_partition: &TopicPartition) -> usize {
+        self.of(topic_partition).max_message_bytes(topic_partition)
+    }
+    fn add_listener(&self, topic_partition: &TopicPartition, listener: Arc<dyn PartitionListener>) -> bool {
+        self.of(topic_partition).add_listener(topic_partition, listener)
+    }
+    fn remove_listener(&self, topic_partition: &TopicPartition, listener: &Arc<dyn PartitionListener>) {
+        self.of(topic_partition)
+            .remove_listener(topic_partition, listener);
+    }
+}
+
 fn topic(name: &str, number: u128) -> Vec<MetadataRecord> {
     let topic_id = Uuid::from_u128(number);
     vec![
@@ -102,8 +177,17 @@ fn topic(name: &str, number: u128) -> Vec<MetadataRecord> {
     ]
 }
 
-fn image(version: i16) -> MetadataImage {
+/// With so many partitions of the coordinator's topic, one or two.
+fn image(version: i16, partitions: i32) -> MetadataImage {
     let mut records = topic(TRANSACTION_STATE_TOPIC, 1);
+    if partitions > 1
+        && let Some(MetadataRecord::Partition(first)) = records.last().cloned()
+    {
+        records.push(MetadataRecord::Partition(PartitionRecord {
+            partition_id: 1,
+            ..first
+        }));
+    }
     records.extend(topic("t", 2));
     if version > 0 {
         records.push(MetadataRecord::FeatureLevel(FeatureLevelRecord {
@@ -127,26 +211,32 @@ struct Fixture {
 
 impl Fixture {
     async fn new(version: i16) -> Fixture {
+        let fixture = Self::on(MemoryLog::new(true), version, 1);
+        fixture.until_loaded().await;
+        fixture
+    }
+
+    fn on(log: Arc<dyn PartitionLog>, version: i16, coordinator_partitions: i32) -> Fixture {
         let partitions = Arc::new(Partitions::default());
         let clock = Arc::new(TestClock::default());
         let service = TransactionCoordinatorService::new(TransactionCoordinatorParts {
             node_id: 1,
             config: TransactionConfig::default(),
-            log: MemoryLog::new(true),
+            log,
             clock: clock.clone(),
-            metadata: MetadataCache::new(image(version)),
+            metadata: MetadataCache::new(image(version, coordinator_partitions)),
             producer_ids: ProducerIdManager::new(Arc::new(Ids), clock.clone()),
             marker_writer: partitions.clone(),
             executor: Handle::current(),
         });
-        service.runtime.elect(0, EPOCH);
-        let fixture = Fixture {
+        for partition in 0..coordinator_partitions {
+            service.runtime.elect(partition, EPOCH);
+        }
+        Fixture {
             service,
             partitions,
             clock,
-        };
-        fixture.until_loaded().await;
-        fixture
+        }
     }
 
     async fn until_loaded(&self) {
@@ -325,6 +415,52 @@ async fn late_transaction_is_aborted_and_its_producer_fenced() {
         assert_eq!(fixture.markers(), [(1, EPOCH, false)]);
         assert_eq!(fixture.add(producer(0)).await, Err(ErrorCode::ProducerFenced));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_transaction_is_aborted_while_another_partition_hangs() {
+    let log = TwoLogs::new();
+    let fixture = Fixture::on(log.clone(), 0, 2);
+    let service = &fixture.service;
+    let names = (0..).map(|number| StrBytes::from_string(format!("tx-{number}")));
+    let id_of = |partition| {
+        let mut names = names.clone();
+        names
+            .find(|name| service.partition_for(name) == partition)
+            .unwrap()
+    };
+    let ids = [id_of(0), id_of(1)];
+    for transactional_id in &ids {
+        while service.describe(transactional_id.clone()).await == Err(ErrorCode::CoordinatorLoadInProgress) {
+            tokio::task::yield_now().await;
+        }
+        let producer = service
+            .init_producer_id(transactional_id.clone(), 60_000, None)
+            .await;
+        let transaction = Transaction {
+            transactional_id: transactional_id.clone(),
+            producer: producer.unwrap(),
+        };
+        let partitions = [TopicPartition::new("t", 0)].into();
+        let added = service.add_partitions(transaction, partitions, TransactionVersion::V0);
+        added.await.unwrap();
+    }
+    fixture.clock.0.store(60_001, Ordering::SeqCst);
+    let _shut = log.shut().await;
+    let round = tokio::time::timeout(Duration::from_secs(60), service.abort_timed_out());
+    assert!(
+        round.await.is_ok(),
+        "the round waits for the partition that hangs"
+    );
+    let ended = async {
+        while service.describe(ids[1].clone()).await.unwrap().state != TransactionState::CompleteAbort {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(10), ended).await;
+    assert!(ended.is_ok(), "the transaction is open");
+    let first = tokio::time::timeout(Duration::from_secs(10), service.describe(ids[0].clone()));
+    assert!(first.await.is_err(), "the first partition should hang");
 }
 
 #[tokio::test]
