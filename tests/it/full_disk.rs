@@ -21,6 +21,7 @@ const MOUNT: &str = "/mnt";
 /// A process that holds a mount namespace with a tmpfs at /mnt.
 struct SmallDisk {
     holder: Child,
+    has_user_namespace: bool,
 }
 
 impl SmallDisk {
@@ -28,18 +29,25 @@ impl SmallDisk {
     fn of_mebibytes(size: u32) -> Option<SmallDisk> {
         let script =
             format!("mount -t tmpfs -o size={size}m,mode=0777 tmpfs {MOUNT} && echo ready && exec cat");
-        let mut holder = Command::new("unshare")
-            .args(["-rm", "sh", "-c", &script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("unshare (util-linux)");
-        let mut line = String::new();
-        let pipe = holder.stdout.take().unwrap();
-        BufReader::new(pipe).read_line(&mut line).unwrap();
-        let disk = SmallDisk { holder };
-        if line.trim() == "ready" {
-            return Some(disk);
+        // Without user namespaces it needs root, who needs none.
+        for has_user_namespace in [true, false] {
+            let namespaces = if has_user_namespace { "-rm" } else { "-m" };
+            let mut holder = Command::new("unshare")
+                .args([namespaces, "sh", "-c", &script])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("unshare (util-linux)");
+            let mut line = String::new();
+            let pipe = holder.stdout.take().unwrap();
+            BufReader::new(pipe).read_line(&mut line).unwrap();
+            let disk = SmallDisk {
+                holder,
+                has_user_namespace,
+            };
+            if line.trim() == "ready" {
+                return Some(disk);
+            }
         }
         assert!(
             std::env::var("KAVKA_SKIP_FULL_DISK").is_ok(),
@@ -51,9 +59,12 @@ impl SmallDisk {
 
     fn launcher(&self) -> Vec<String> {
         let pid = self.holder.id().to_string();
-        ["nsenter", "-t", &pid, "-U", "-m", "--preserve-credentials", "--"]
-            .map(str::to_owned)
-            .to_vec()
+        let user: &[&str] = match self.has_user_namespace {
+            true => &["-U", "--preserve-credentials"],
+            false => &[],
+        };
+        let command = [&["nsenter", "-t", &pid, "-m"], user, &["--"]].concat();
+        command.into_iter().map(str::to_owned).collect()
     }
 
     /// The path of a file on it, from outside.
