@@ -18,6 +18,7 @@
 pub mod authorized_operations;
 pub mod auto_topic_creation;
 pub mod cluster_view;
+mod committed_topics;
 mod config_changes;
 pub mod consumer_group_describe;
 pub mod consumer_group_heartbeat;

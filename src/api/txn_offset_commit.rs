@@ -6,23 +6,14 @@
 //! Partitions that do not exist are answered here; the coordinator sees the others, after the transaction coordinator was asked
 //! whether the group's partition is in the transaction.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::Arc;
-
-use uuid::Uuid;
-
 use super::auto_topic_creation::GROUP_METADATA_TOPIC;
+use super::committed_topics::{Answer, CommitTopic};
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::coordinator::transaction::{ProducerIdAndEpoch, SupportedOperation, Transaction};
 use crate::log::TopicPartition;
-use crate::metadata::{MetadataImage, TopicImage};
-use crate::protocol::messages::txn_offset_commit_request::TxnOffsetCommitRequestTopic;
-use crate::protocol::messages::txn_offset_commit_response::{
-    TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
-};
-use crate::protocol::messages::{TopicName, TxnOffsetCommitRequest, TxnOffsetCommitResponse};
-use crate::protocol::{ErrorCode, StrBytes};
+use crate::protocol::ErrorCode;
+use crate::protocol::messages::txn_offset_commit_response::TxnOffsetCommitResponseTopic;
+use crate::protocol::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 
 const FIRST_VERSION_WITH_TOPIC_IDS: i16 = 6;
 
@@ -30,31 +21,26 @@ pub async fn handle(
     context: &RequestContext,
     mut request: TxnOffsetCommitRequest,
 ) -> Result<Reply<TxnOffsetCommitResponse>, ApiError> {
-    let by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS;
-    let image = context.broker.metadata.image();
-    let mut response = Answer::new(by_id);
-    let mut valid = Vec::with_capacity(request.topics.len());
-    for topic in std::mem::take(&mut request.topics) {
-        valid.extend(take_valid(&image, topic, &mut response));
+    let mut answer = Answer::new(context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS);
+    let topics = std::mem::take(&mut request.topics);
+    request.topics = answer.take_valid(&context.broker.metadata.image(), topics);
+    if request.topics.is_empty() {
+        return Ok(Reply::Value(response(answer)));
     }
-    if valid.is_empty() {
-        return Ok(Reply::Value(response.value));
-    }
-    request.topics = valid;
     let asked = request.topics.clone();
-    match commit(context, request).await {
-        Ok(committed) => committed
-            .topics
-            .into_iter()
-            .for_each(|topic| response.merge(topic)),
-        Err(error) => asked
-            .iter()
-            .for_each(|topic| response.merge(all_partitions(topic, error))),
-    }
+    let committed = commit(context, request).await;
+    answer.finish(&asked, committed.map(|committed| committed.topics));
     Ok(Reply::Value(tell_old_clients(
         context.api_version,
-        response.value,
+        response(answer),
     )))
+}
+
+fn response(answer: Answer<TxnOffsetCommitResponseTopic>) -> TxnOffsetCommitResponse {
+    TxnOffsetCommitResponse {
+        topics: answer.topics,
+        ..Default::default()
+    }
 }
 
 /// An error is one of the whole commit.
@@ -115,101 +101,12 @@ fn tell_old_clients(api_version: i16, mut response: TxnOffsetCommitResponse) -> 
     response
 }
 
-/// What of a topic can be committed, with its name and id; the rest is answered.
-fn take_valid(
-    image: &MetadataImage,
-    mut topic: TxnOffsetCommitRequestTopic,
-    response: &mut Answer,
-) -> Option<TxnOffsetCommitRequestTopic> {
-    let by_id = response.by_id;
-    let known: Option<Arc<TopicImage>> = match by_id {
-        true => image.topics.by_id(topic.topic_id).cloned(),
-        false => image.topics.by_name(&topic.name).cloned(),
-    };
-    let Some(known) = known else {
-        let error = match by_id {
-            true => ErrorCode::UnknownTopicId,
-            false => ErrorCode::UnknownTopicOrPartition,
-        };
-        response.merge(all_partitions(&topic, error));
-        return None;
-    };
-    topic.topic_id = known.id;
-    topic.name = TopicName(StrBytes::from_string(known.name.to_string()));
-    let exists = |partition: i32| known.partitions.contains_key(&partition);
-    let (valid, invalid) = std::mem::take(&mut topic.partitions)
-        .into_iter()
-        .partition(|partition| exists(partition.partition_index));
-    topic.partitions = invalid;
-    if !topic.partitions.is_empty() {
-        let unknown = all_partitions(&topic, ErrorCode::UnknownTopicOrPartition);
-        response.merge(unknown);
-    }
-    topic.partitions = valid;
-    (!topic.partitions.is_empty()).then_some(topic)
-}
-
-fn all_partitions(topic: &TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCommitResponseTopic {
-    let partitions = topic
-        .partitions
-        .iter()
-        .map(|partition| TxnOffsetCommitResponsePartition {
-            partition_index: partition.partition_index,
-            error_code: error.code(),
-            ..Default::default()
-        });
-    TxnOffsetCommitResponseTopic {
-        name: topic.name.clone(),
-        topic_id: topic.topic_id,
-        partitions: partitions.collect(),
-        ..Default::default()
-    }
-}
-
-/// The answer as it grows.
-struct Answer {
-    by_id: bool,
-    value: TxnOffsetCommitResponse,
-    /// Where the topics are in it, by name or by id.
-    places: HashMap<(Uuid, StrBytes), usize>,
-}
-
-impl Answer {
-    fn new(by_id: bool) -> Self {
-        Self {
-            by_id,
-            value: Default::default(),
-            places: HashMap::new(),
-        }
-    }
-
-    /// A topic is in the answer once.
-    fn merge(&mut self, topic: TxnOffsetCommitResponseTopic) {
-        let key = match self.by_id {
-            true => (topic.topic_id, StrBytes::default()),
-            false => (Uuid::nil(), topic.name.0.clone()),
-        };
-        let topics = &mut self.value.topics;
-        match self.places.entry(key) {
-            Entry::Occupied(place) => topics[*place.get()].partitions.extend(topic.partitions),
-            Entry::Vacant(place) => {
-                place.insert(topics.len());
-                topics.push(topic);
-            }
-        }
-    }
-}
-
 impl ErrorResponse<TxnOffsetCommitRequest> for TxnOffsetCommitResponse {
     fn error_response(_: &RequestContext, request: &TxnOffsetCommitRequest, error: &ApiError) -> Self {
         let topics = request.topics.iter();
         Self {
-            topics: topics.map(|topic| all_partitions(topic, error.code)).collect(),
+            topics: topics.map(|topic| topic.failed(error.code)).collect(),
             ..Default::default()
         }
     }
 }
-
-#[cfg(test)]
-#[path = "txn_offset_commit_test.rs"]
-mod txn_offset_commit_test;
