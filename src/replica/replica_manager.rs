@@ -194,20 +194,8 @@ impl ReplicaManager {
         self.hosted.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None`: there is no such offset. `isolation` is `None` for followers and the debugging consumer.
-    pub fn list_offset(
-        &self,
-        topic_partition: &TopicPartition,
-        spec: OffsetSpec,
-        isolation: Option<FetchIsolation>,
-        current_leader_epoch: Option<i32>,
-        only_from_leader: bool,
-    ) -> Result<Option<OffsetResult>, ReplicaError> {
-        let partition = self.get_partition(topic_partition)?;
-        partition.list_offset(spec, isolation, current_leader_epoch, only_from_leader)
-    }
-
-    /// The same for a request: reads files, which may be on a disk that stalls.
+    /// `None`: there is no such offset. `isolation` is `None` for followers and the debugging consumer. Reads files, which may
+    /// be on a disk that stalls.
     pub async fn find_offset(
         &self,
         topic_partition: &TopicPartition,

@@ -7,14 +7,15 @@ use crate::log::FetchIsolation;
 use crate::replica::test_support::*;
 
 fn latest(fixture: &Fixture, topic: &str) -> Result<Option<OffsetResult>, ReplicaError> {
-    let partition = topic_partition(topic);
-    fixture.manager.list_offset(
-        &partition,
-        OffsetSpec::Latest,
-        Some(FetchIsolation::HighWatermark),
-        None,
-        true,
-    )
+    fixture
+        .manager
+        .get_partition(&topic_partition(topic))?
+        .list_offset(
+            OffsetSpec::Latest,
+            Some(FetchIsolation::HighWatermark),
+            None,
+            true,
+        )
 }
 
 fn offset_of(found: Result<Option<OffsetResult>, ReplicaError>) -> Option<i64> {
@@ -121,7 +122,9 @@ fn list_offsets_find_the_ends_and_time_stamps() {
         let isolation = Some(FetchIsolation::HighWatermark);
         fixture
             .manager
-            .list_offset(&partition, spec, isolation, Some(0), true)
+            .get_partition(&partition)
+            .unwrap()
+            .list_offset(spec, isolation, Some(0), true)
             .unwrap()
     };
     let result = |timestamp, offset, leader_epoch| {
@@ -157,9 +160,12 @@ fn new_leader_behind_its_epochs_start_has_no_latest_offset_for_clients_yet() {
         Err(ReplicaError::OffsetNotAvailable { .. })
     ));
     let partition = topic_partition("t");
-    let of_follower = fixture
-        .manager
-        .list_offset(&partition, OffsetSpec::Latest, None, None, true);
+    let of_follower =
+        fixture
+            .manager
+            .get_partition(&partition)
+            .unwrap()
+            .list_offset(OffsetSpec::Latest, None, None, true);
     assert_eq!(offset_of(of_follower), Some(1));
 }
 
