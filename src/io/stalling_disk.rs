@@ -1,4 +1,4 @@
-//! A disk on which writes or syncs under a path can be made to hang until they are let go: for tests of what must go on
+//! A disk on which some calls under a path can be made to hang until they are let go: for tests of what must go on
 //! meanwhile.
 
 use std::fs::File;
@@ -12,6 +12,8 @@ use super::disk::{Disk, DiskFile, DiskLock, DiskSpace, OpenMode};
 pub enum StallingCall {
     Write,
     Sync,
+    /// Of the old name: hangs when it is done already.
+    Rename,
 }
 
 #[derive(Debug, Default)]
@@ -156,7 +158,9 @@ impl Disk for StallingDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
+        self.disk.rename(from, to)?;
+        self.stall.pass(from, StallingCall::Rename);
+        Ok(())
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

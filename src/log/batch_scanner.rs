@@ -65,6 +65,11 @@ impl HeaderScanner {
         }
     }
 
+    /// Of the next batch.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
     /// The buffered bytes at the position: at least a header's, if there are as many.
     fn header_bytes(&mut self) -> io::Result<&[u8]> {
         let wanted = (RECORD_BATCH_OVERHEAD as u64).min(self.end - self.position);

@@ -232,7 +232,10 @@ fn deletion_needs_no_room_for_other_names() {
     assert!(node.log.delete_old_segments(NOW).unwrap() > 3);
     assert!(!node.disk.exists(Path::new("/d/t-0/00000000000000000000.log")));
     // Who is at it reads on.
-    let read = held.read(0, 1 << 20, Some(held.size()), true).unwrap().unwrap();
+    let read = held
+        .read(0, 0, 1 << 20, Some(held.size()), true)
+        .unwrap()
+        .unwrap();
     assert!(read.size_in_bytes() > 0);
     let mut bytes = vec![0; read.size_in_bytes()];
     assert_eq!(read.slices[0].file.read_at(&mut bytes, 0).unwrap(), bytes.len());

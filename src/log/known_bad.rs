@@ -1,14 +1,16 @@
 //! Ranges of closed segments that are known to be damaged: fetches that would touch one are refused, all others go on.
 //!
-//! Kept in memory alone: a file of our own among Kafka's would be foreign to Apache Kafka, and a start finds the ranges again as the first run did (the
-//! scrub looks at every closed segment anew). A range goes with its segment: retention, DeleteRecords, truncation and compaction leave it behind.
+//! Kept in memory alone: a file of our own among Kafka's would be foreign to Apache Kafka, and a start finds the ranges again as the first run did (its
+//! recovery, or the scrub, which looks at every closed segment anew). A range goes with its segment: retention, DeleteRecords, truncation and compaction leave it behind.
 //!
 //! Invariant: nothing is kept of a segment that the log does not have any more, once `forget_gone` was called.
 
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 
+use super::TopicPartition;
 use super::log_segment::LogSegment;
 use super::unified_log::Segments;
 
@@ -24,6 +26,19 @@ pub(crate) struct BadRange {
 }
 
 impl BadRange {
+    /// Says what is wrong and what can be done about it.
+    pub fn report(&self, topic_partition: &TopicPartition, log_file: &Path) {
+        let (first, end) = (self.first_offset, self.end_offset);
+        let (position, end_position) = (self.position, self.end_position);
+        tracing::error!(
+            "{topic_partition}: offsets {first} to {} in {} (bytes {position} to {end_position}) are damaged on disk. Fetches of them answer \
+             CORRUPT_MESSAGE, all others go on. Check the disk; with other replicas, remove this one's folder while the node is down and it is \
+             copied again; without, consumers have to seek to offset {end}",
+            end - 1,
+            log_file.display(),
+        );
+    }
+
     fn is_in(&self, segment: &Arc<LogSegment>) -> bool {
         std::ptr::eq(self.segment.as_ptr(), Arc::as_ptr(segment))
     }
@@ -74,6 +89,17 @@ impl KnownBad {
             readable = (range.position - position) as usize;
         }
         Ok(readable)
+    }
+
+    /// The end of the last damage that lies before an offset: a walk towards it may begin there.
+    pub fn end_before(&self, segment: &Arc<LogSegment>, offset: i64) -> u64 {
+        let known = self.ranges.load();
+        let ranges = known.iter().flat_map(|ranges| ranges.iter());
+        ranges
+            .filter(|range| range.is_in(segment) && range.end_offset <= offset)
+            .map(|range| range.end_position)
+            .max()
+            .unwrap_or(0)
     }
 
     pub fn forget_gone(&self, segments: &Segments) {

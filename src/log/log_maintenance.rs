@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use super::checkpoint::{self, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
 use super::log_dir::Deletion;
@@ -133,7 +133,7 @@ impl UnifiedLog {
     /// returns when its records are durable, and one sync serves all that were appended before it began.
     pub fn flush(&self) -> Result<(), LogError> {
         let wanted = self.log_end_offset();
-        let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _flushing = self.lock_flushing();
         if self.recovery_point.load(Ordering::Acquire) >= wanted {
             return self.log_dir.check_online();
         }
@@ -142,7 +142,7 @@ impl UnifiedLog {
 
     /// Makes what is before the active segment durable: what a roll left to be done.
     pub fn flush_rolled_segments(&self) -> Result<(), LogError> {
-        let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _flushing = self.lock_flushing();
         self.flush_up_to(self.active_segment().base_offset())
     }
 

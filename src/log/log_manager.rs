@@ -641,12 +641,11 @@ impl LogManager {
     ) -> Result<Option<PathBuf>, LogError> {
         let from = log.dir();
         let to = log.parent_dir().join(name);
-        match self.disk().rename(&from, &to) {
+        match log.dir.rename(self.disk(), to.clone()) {
             Ok(()) => {}
             Err(error) if is_no_space(&error) => return Ok(None),
             Err(error) => return Err(log.log_dir.fail(&from, "renaming", error)),
         }
-        log.dir.set_path(to.clone());
         self.disk()
             .sync_dir(&log.parent_dir())
             .map_err(|error| log.log_dir.fail(&log.parent_dir(), "flushing", error))?;

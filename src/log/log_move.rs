@@ -184,7 +184,11 @@ impl LogManager {
             future.update_high_watermark(current.high_watermark());
         }
         future.flush()?;
-        self.move_folder(&future, &topic_partition.to_string())?;
+        {
+            // It goes on being written to, and a flush that a roll asked for looks for its files by their names.
+            let _flushing = future.lock_flushing();
+            self.move_folder(&future, &topic_partition.to_string())?;
+        }
         self.logs.rcu(|logs| with(logs, &future));
         self.take_future(topic_partition);
         self.cleaner.manager.resume(topic_partition);

@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::io::disk::Disk;
 use crate::io::sim_disk::SimDisk;
@@ -279,4 +280,50 @@ fn flush_that_is_overtaken_by_the_renaming_of_the_folder_leaves_the_directory_on
         assert!(matches!(flush.join().unwrap(), Err(LogError::Closed { .. })));
     });
     assert!(!manager.has_offline_log_dirs());
+}
+
+/// The rename of the folder is done, the log does not know of it yet.
+#[test]
+fn flush_during_the_swap_finds_the_files_by_their_new_names() {
+    let sim = Arc::new(SimDisk::new());
+    let disk = StallingDisk::new(sim.clone());
+    let manager = Arc::new(open_manager(Arc::new(disk.clone()), TestClock::at(NOW), &dirs()));
+    load(&manager);
+    let current = manager
+        .get_or_create_in(&tp(), Some(TOPIC_ID), LogConfig::default(), Some(Path::new("/a")))
+        .unwrap();
+    append(&current, 10);
+    let future = manager.create_future(&current, Path::new("/b")).unwrap();
+    copy(&current, &future);
+    future.roll().unwrap();
+    append(&future, 3);
+    disk.stall(&future.dir(), StallingCall::Rename);
+    let swap = {
+        let manager = manager.clone();
+        std::thread::spawn(move || manager.replace_current_with_future(&tp()).map(|_| ()))
+    };
+    while sim.exists(&future.dir()) {
+        std::thread::yield_now();
+    }
+    let has_appended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| {
+            append(&future, 1);
+            // Files that have to be opened again.
+            for segment in future.segments.load().iter() {
+                segment.close();
+            }
+            has_appended.store(true, Ordering::Release);
+            future.flush()
+        });
+        while !has_appended.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        disk.release();
+        flush.join().unwrap().unwrap();
+    });
+    swap.join().unwrap().unwrap();
+    assert!(manager.is_log_dir_online(Path::new("/b")));
+    assert_eq!(future.recovery_point(), 14);
+    assert_eq!(manager.get(&tp()).unwrap().log_end_offset(), 14);
 }

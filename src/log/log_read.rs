@@ -66,8 +66,15 @@ impl UnifiedLog {
             } else {
                 None
             };
+            let min_position = self.known_bad.end_before(segment, start_offset);
             let info = segment
-                .read(start_offset, max_bytes, max_position, min_one_message)
+                .read(
+                    start_offset,
+                    min_position,
+                    max_bytes,
+                    max_position,
+                    min_one_message,
+                )
                 .map_err(|error| self.read_error(segment, error))?;
             if let Some(mut info) = info {
                 for slice in &mut info.slices {

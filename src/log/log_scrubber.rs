@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::batch_scanner::{BatchScanner, ScanError};
+use super::damage::bad_range;
 use super::known_bad::BadRange;
 use super::log_cleaner::Throttle;
 use super::log_segment::LogSegment;
@@ -161,7 +162,7 @@ impl UnifiedLog {
                     next_offset = batch.header.next_offset();
                 }
                 None => {
-                    let range = self.damage_at(segment, position, next_offset)?;
+                    let range = bad_range(segment, position, next_offset..self.end_offset_of(segment))?;
                     (position, next_offset) = (range.end_position, range.end_offset);
                     scanner = BatchScanner::new(Arc::clone(&file), position, end);
                     stats.damaged += u64::from(self.note_damage(segment, range));
@@ -175,57 +176,6 @@ impl UnifiedLog {
         Ok(true)
     }
 
-    /// The range from a batch that is not whole up to the next one that is: right behind it by its own length, else at an entry of the index, else
-    /// at the segment's end.
-    fn damage_at(
-        &self,
-        segment: &Arc<LogSegment>,
-        position: u64,
-        first_offset: i64,
-    ) -> Result<BadRange, ScanError> {
-        let end = segment.size();
-        let range_to = |end_position: u64, end_offset: i64| BadRange {
-            segment: Arc::downgrade(segment),
-            position,
-            end_position,
-            first_offset,
-            end_offset,
-        };
-        let whole_at = |from: u64| -> Result<Option<i64>, ScanError> {
-            let mut scanner = BatchScanner::with_read_size(segment.file()?, from, end, 64 * 1024);
-            match scanner.next_batch() {
-                Ok(Some((batch, bytes)))
-                    if crc_is_valid(&bytes) && batch.header.base_offset >= first_offset =>
-                {
-                    Ok(Some(batch.header.base_offset))
-                }
-                Ok(_) | Err(ScanError::Record(_)) => Ok(None),
-                Err(error) => Err(error),
-            }
-        };
-        let header = segment.headers_from(position)?.next_batch();
-        if let Ok(Some(batch)) = &header {
-            if batch.end() == end {
-                return Ok(range_to(end, self.end_offset_of(segment)));
-            }
-            if let Some(end_offset) = whole_at(batch.end())? {
-                return Ok(range_to(batch.end(), end_offset));
-            }
-        }
-        let mut from = position + 1;
-        while let Some(entry) = segment.offset_index.first_entry_at_or_after_position(from)? {
-            let at = u64::from(entry.position);
-            if at >= end {
-                break;
-            }
-            if let Some(end_offset) = whole_at(at)? {
-                return Ok(range_to(at, end_offset));
-            }
-            from = at + 1;
-        }
-        Ok(range_to(end, self.end_offset_of(segment)))
-    }
-
     fn end_offset_of(&self, segment: &LogSegment) -> i64 {
         let segments = self.segments.load();
         let next = segments
@@ -236,18 +186,9 @@ impl UnifiedLog {
 
     /// Said once; true if it is new.
     fn note_damage(&self, segment: &LogSegment, range: BadRange) -> bool {
-        let (first, end) = (range.first_offset, range.end_offset);
-        let (position, end_position) = (range.position, range.end_position);
-        let is_new = self.known_bad.add(range);
+        let is_new = self.known_bad.add(range.clone());
         if is_new {
-            tracing::error!(
-                "{}: offsets {first} to {} in {} (bytes {position} to {end_position}) are damaged on disk. Fetches of them answer CORRUPT_MESSAGE, \
-                 all others go on. Check the disk; with other replicas, remove this one's folder while the node is down and it is copied again; \
-                 without, consumers have to seek to offset {end}",
-                self.topic_partition,
-                end - 1,
-                segment.log_handle().path().display(),
-            );
+            range.report(&self.topic_partition, &segment.log_handle().path());
         }
         is_new
     }

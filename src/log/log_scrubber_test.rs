@@ -95,16 +95,17 @@ fn fetches_of_a_damaged_batch_are_refused_and_all_others_go_on() {
 }
 
 #[test]
-fn header_that_makes_no_sense_is_passed_over_by_the_index() {
+fn header_that_makes_no_sense_is_passed_over_up_to_the_next_whole_batch() {
     let (disk, manager, log) = log_of_three_segments();
     damage(&disk, 3 * batch_size(), &[0xff; 61]);
     assert_eq!(manager.scrub(1_000, &all).damaged, 1);
     assert!(read(&log, 6).is_err());
     assert_eq!(read(&log, 0).unwrap() as u64, 3 * batch_size());
-    // From the next entry of the index on all is well, and that is not far.
+    // Right behind it all is well.
     let stats = manager.scrub(0, &all);
     assert_eq!((stats.damaged, stats.bytes), (0, 20 * batch_size()));
-    assert!(read(&log, 12).is_ok());
+    assert!(read(&log, 7).is_err());
+    assert_eq!(read(&log, 8).unwrap() as u64, 6 * batch_size());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::batch_scanner::{BatchScanner, HEADER_READ_BYTES, HeaderScanner, PlacedBatch, ScanError};
 use super::offset_index::{OffsetIndex, fits_in_segment};
-use super::open_file_cache::{FileHandle, FileKind, OpenFileCache, PartitionDir};
+use super::open_file_cache::{CLEANED_SUFFIX, FileHandle, FileKind, OpenFileCache, PartitionDir};
 use super::time_index::{TimeIndex, TimestampOffset};
 use super::transaction_index::TransactionIndex;
 use super::types::{FetchDataInfo, LogOffsetMetadata, TimestampAndOffset};
@@ -66,6 +66,8 @@ pub(crate) struct LogSegment {
     is_torn: AtomicBool,
     /// The segment is closed, but a full disk did not take the time index's last entry.
     lacks_last_time_entry: AtomicBool,
+    /// The offset index gets its name when all indexes are durable: see `start_rebuild`.
+    is_rebuilding: AtomicBool,
     state: Mutex<WriterState>,
     /// When all of it was last read by the scrub (monotonic); `i64::MIN`: not in this run.
     pub scrubbed_ms: AtomicI64,
@@ -155,6 +157,7 @@ impl LogSegment {
             indexes_dirty: AtomicBool::new(true),
             is_torn: AtomicBool::new(false),
             lacks_last_time_entry: AtomicBool::new(false),
+            is_rebuilding: AtomicBool::new(false),
             state: Mutex::new(WriterState::default()),
             scrubbed_ms: AtomicI64::new(i64::MIN),
         }
@@ -351,8 +354,13 @@ impl LogSegment {
 
     /// The first batch whose last offset is at or after `offset`.
     pub fn translate_offset(&self, offset: i64) -> Result<Option<PlacedBatch>, ScanError> {
+        self.translate_offset_from(offset, 0)
+    }
+
+    /// The same where it is known to begin at or behind `position`.
+    fn translate_offset_from(&self, offset: i64, position: u64) -> Result<Option<PlacedBatch>, ScanError> {
         let from = self.offset_index.lookup(offset)?;
-        let mut scanner = self.headers_from(u64::from(from.position))?;
+        let mut scanner = self.headers_from(u64::from(from.position).max(position))?;
         while let Some(batch) = scanner.next_batch()? {
             if batch.header.last_offset() >= offset {
                 return Ok(Some(batch));
@@ -361,16 +369,17 @@ impl LogSegment {
         Ok(None)
     }
 
-    /// The range of the file from the batch of `start_offset` on, up to `max_position`. `None` when this segment ends
-    /// before the offset.
+    /// The range of the file from the batch of `start_offset` on, which is not before `min_position`, up to `max_position`.
+    /// `None` when this segment ends before the offset.
     pub fn read(
         &self,
         start_offset: i64,
+        min_position: u64,
         max_bytes: usize,
         max_position: Option<u64>,
         min_one_message: bool,
     ) -> Result<Option<FetchDataInfo>, ScanError> {
-        let Some(first) = self.translate_offset(start_offset)? else {
+        let Some(first) = self.translate_offset_from(start_offset, min_position)? else {
             return Ok(None);
         };
         let metadata = LogOffsetMetadata {
@@ -543,6 +552,18 @@ impl LogSegment {
         Ok(())
     }
 
+    /// The same for a segment below the recovery point, whose indexes a start takes as they are. One without an offset index
+    /// it recovers: so that goes first, durably, and comes back when the others are durable too.
+    pub fn start_rebuild(&self) -> io::Result<()> {
+        let offset_index = self.offset_index.file().handle();
+        offset_index.remove()?;
+        offset_index.sync_folder()?;
+        offset_index.call_it(CLEANED_SUFFIX);
+        self.is_rebuilding.store(true, Ordering::Release);
+        self.mark_indexes_dirty();
+        self.start_recovery()
+    }
+
     /// Index entries for a batch that is there, by the same rule as when it was appended.
     pub fn recover_batch(&self, batch: &PlacedBatch) -> io::Result<()> {
         self.note_batch(&batch.header, batch.position)
@@ -597,6 +618,12 @@ impl LogSegment {
             .map_err(lossy);
         if result.is_err() {
             self.mark_indexes_dirty();
+        } else if self.is_rebuilding.swap(false, Ordering::AcqRel) {
+            // One that retention took meanwhile has another name.
+            self.offset_index
+                .file()
+                .handle()
+                .change_suffix_of(CLEANED_SUFFIX, "")?;
         }
         result
     }

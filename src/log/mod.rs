@@ -11,7 +11,7 @@
 //!     producer_state*  verification*  leader_epoch_cache*            (pure)
 //!     validator*   the rules for producers' records
 //!   log_cleaner    compaction: which log, what stays, the swap (log_replace)
-//!   log_scrubber   reads closed segments again, slowly; known_bad: what it found
+//!   log_scrubber   reads closed segments again, slowly; known_bad: what it (or a recovery) found; damage: how far that goes
 //!   checkpoint, clean_shutdown, partition_metadata    small text files, replaced atomically
 //!   open_file_cache  which of the files are open
 //! ```
@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 mod batch_scanner;
 pub mod checkpoint;
+mod damage;
 mod error;
 mod index_file;
 mod known_bad;

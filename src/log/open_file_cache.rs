@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
@@ -22,6 +22,8 @@ pub(crate) struct PartitionDir {
     path: ArcSwap<PathBuf>,
     /// Files were made, renamed or removed since the folder was last synced.
     dirty: AtomicBool,
+    /// Held between the folder's rename and the change of `path`.
+    moving: Mutex<()>,
 }
 
 impl PartitionDir {
@@ -29,6 +31,7 @@ impl PartitionDir {
         Arc::new(Self {
             path: ArcSwap::from_pointee(path),
             dirty: AtomicBool::new(false),
+            moving: Mutex::new(()),
         })
     }
 
@@ -36,8 +39,16 @@ impl PartitionDir {
         self.path.load_full()
     }
 
-    pub fn set_path(&self, path: PathBuf) {
-        self.path.store(Arc::new(path));
+    /// Gives the folder another name. Who finds nothing by the old one meanwhile waits for the new one.
+    pub fn rename(&self, disk: &dyn Disk, to: PathBuf) -> io::Result<()> {
+        let _moving = self.lock_moving();
+        disk.rename(&self.path.load(), &to)?;
+        self.path.store(Arc::new(to));
+        Ok(())
+    }
+
+    fn lock_moving(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn mark_dirty(&self) {
@@ -92,6 +103,10 @@ pub(crate) fn file_name(base_offset: i64, kind: FileKind) -> String {
 
 const SUFFIXES: [&str; 4] = ["", DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX];
 
+fn suffix_index(suffix: &str) -> u8 {
+    SUFFIXES.iter().position(|known| *known == suffix).unwrap_or(0) as u8
+}
+
 /// One file of a segment, open or not.
 #[derive(Debug)]
 pub(crate) struct FileHandle {
@@ -137,8 +152,7 @@ impl FileHandle {
         suffix: &'static str,
     ) -> Arc<Self> {
         let handle = Self::new(cache, dir, base_offset, kind);
-        let index = SUFFIXES.iter().position(|known| *known == suffix).unwrap_or(0);
-        handle.suffix.store(index as u8, Ordering::Release);
+        handle.suffix.store(suffix_index(suffix), Ordering::Release);
         handle
     }
 
@@ -157,7 +171,13 @@ impl FileHandle {
     pub fn file_len(&self) -> io::Result<u64> {
         match &*self.open.load() {
             Some(file) => file.len(),
-            None => self.disk().file_len(&self.path()),
+            None => match self.disk().file_len(&self.path()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    drop(self.dir.lock_moving());
+                    self.disk().file_len(&self.path())
+                }
+                result => result,
+            },
         }
     }
 
@@ -197,21 +217,45 @@ impl FileHandle {
         self.disk().exists(&self.path())
     }
 
+    /// Makes the names in the file's folder durable.
+    pub fn sync_folder(&self) -> io::Result<()> {
+        self.dir.sync_if_dirty(self.disk())
+    }
+
+    /// The file, which is not there, will be made with this suffix.
+    pub fn call_it(&self, suffix: &'static str) {
+        self.close();
+        self.suffix.store(suffix_index(suffix), Ordering::Release);
+    }
+
     /// Renames the file to one with this suffix; a file that is not there (a transaction index) is left so.
     pub fn change_suffix(&self, suffix: &'static str) -> io::Result<()> {
+        // Nobody may look for the file between its rename and the change of our path.
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        self.rename_to(suffix)
+    }
+
+    /// The same if it has the suffix `from`.
+    pub fn change_suffix_of(&self, from: &'static str, suffix: &'static str) -> io::Result<()> {
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.suffix.load(Ordering::Acquire) == suffix_index(from) {
+            self.rename_to(suffix)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn rename_to(&self, suffix: &'static str) -> io::Result<()> {
         let from = self.path();
-        let index = SUFFIXES.iter().position(|known| *known == suffix).unwrap_or(0);
         let to = self
             .dir
             .path()
-            .join(file_name(self.base_offset, self.kind) + SUFFIXES[index]);
+            .join(file_name(self.base_offset, self.kind) + suffix);
         self.dir.mark_dirty();
-        // Nobody may look for the file between its rename and the change of our path.
-        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         match self.disk().rename(&from, &to) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => {
-                self.suffix.store(index as u8, Ordering::Release);
+                self.suffix.store(suffix_index(suffix), Ordering::Release);
                 Ok(())
             }
         }
@@ -281,8 +325,11 @@ impl OpenFileCache {
             return Ok(Arc::clone(file));
         }
         let file = match self.disk.open(&handle.path(), mode) {
-            // The folder or the file was just renamed: the path is another now.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.disk.open(&handle.path(), mode)?,
+            // The folder or the file was just renamed: the path is another now, or is about to be.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                drop(handle.dir.lock_moving());
+                self.disk.open(&handle.path(), mode)?
+            }
             result => result?,
         };
         self.opened.fetch_add(1, Ordering::Relaxed);

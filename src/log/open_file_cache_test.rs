@@ -38,9 +38,7 @@ fn rename_of_file_and_folder_leaves_it_openable() {
     handle.create().unwrap();
     handle.get().unwrap().write_all_at(b"x", 0).unwrap();
     handle.change_suffix(DELETED_SUFFIX).unwrap();
-    disk.rename(Path::new("/data/t-0"), Path::new("/data/t-0-delete"))
-        .unwrap();
-    dir.set_path(PathBuf::from("/data/t-0-delete"));
+    dir.rename(&disk, PathBuf::from("/data/t-0-delete")).unwrap();
     handle.close();
     assert_eq!(
         handle.path(),

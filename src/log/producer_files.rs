@@ -3,9 +3,11 @@
 //!
 //! Snapshots are written without a sync: one that a crash left torn is told by its CRC, removed, and an older one taken.
 
+use std::io;
 use std::sync::Arc;
 
 use super::batch_scanner::{HeaderScanner, PlacedBatch, ScanError};
+use super::damage::bad_range;
 use super::log_append::marker_of;
 use super::log_dir::{LogContext, LogDir};
 use super::log_read::floor_segment;
@@ -157,23 +159,48 @@ impl ProducerFiles<'_> {
             self.log_dir
                 .scan_error(&segment.log_handle().path(), "reading", error)
         };
-        let Some(first) = segment.translate_offset(start).map_err(fail)? else {
-            return Ok(());
+        let failed = |error: io::Error| fail(error.into());
+        let file = segment.file().map_err(failed)?;
+        let (mut position, mut next_offset) = match segment.translate_offset(start) {
+            Ok(None) => return Ok(()),
+            Ok(Some(first)) => (first.position, start),
+            Err(ScanError::Record(_)) => (0, segment.base_offset()),
+            Err(error) => return Err(fail(error)),
         };
-        let file = segment.file().map_err(|error| fail(error.into()))?;
-        let mut scanner =
-            HeaderScanner::with_read_size(file, first.position, segment.size(), WALK_READ_BYTES);
-        while let Some(batch) = scanner.next_batch().map_err(fail)? {
+        let scanner_at =
+            |position| HeaderScanner::with_read_size(file.clone(), position, segment.size(), WALK_READ_BYTES);
+        let mut scanner = scanner_at(position);
+        loop {
+            let batch = match scanner.next_batch() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => return Ok(()),
+                // What the disk damaged says nothing of producers any more; what is behind it does.
+                Err(ScanError::Record(error)) => {
+                    let path = segment.log_handle().path();
+                    tracing::warn!("{} at byte {position}: {error}", path.display());
+                    let bad = bad_range(segment, position, next_offset..end).map_err(failed)?;
+                    (position, next_offset) = (bad.end_position, bad.end_offset);
+                    scanner = scanner_at(position);
+                    continue;
+                }
+                Err(error) => return Err(fail(error)),
+            };
+            (position, next_offset) = (batch.end(), batch.header.next_offset());
             if batch.header.last_offset() >= end {
-                break;
+                return Ok(());
             }
-            self.load_batch(state, segment, &batch)
-                .map_err(|error| match error {
-                    LoadError::Scan(error) => fail(error),
-                    LoadError::Log(error) => error,
-                })?;
+            if batch.header.last_offset() < start {
+                continue;
+            }
+            match self.load_batch(state, segment, &batch) {
+                Err(LoadError::Scan(error @ ScanError::Io(_))) => return Err(fail(error)),
+                Err(LoadError::Scan(ScanError::Record(error))) => {
+                    tracing::warn!("a batch at {}: {error}", batch.header.base_offset);
+                }
+                Err(LoadError::Log(error)) => return Err(error),
+                Ok(()) => {}
+            }
         }
-        Ok(())
     }
 
     fn load_batch(

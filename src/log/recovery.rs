@@ -3,10 +3,12 @@
 //!
 //! After a clean shutdown nothing is read but the tail of the active segment. After any other end the segments from the
 //! recovery point on are read whole: their batches are checked, their indexes, leader epochs and producer snapshots built
-//! anew, and the log ends before the first batch that is not whole. A segment whose offset index is missing is recovered in
-//! either case. What lies below the recovery point is taken as it is, as Kafka does.
+//! anew, and the log ends before the first batch that is not whole. A segment of which an index is missing is recovered in
+//! either case. What lies below the recovery point is taken as it is, as Kafka does; where an index of it must be built
+//! anew, a batch that is damaged was durable once: it is kept and known as bad (Kafka cuts the segment there).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,20 +17,22 @@ use uuid::Uuid;
 
 use super::batch_scanner::{BatchScanner, ScanError};
 use super::checkpoint::{self, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
+use super::damage::bad_range;
+use super::known_bad::KnownBad;
 use super::leader_epoch_cache::LeaderEpochCache;
 use super::log_append::{complete_transaction, marker_of};
 use super::log_dir::{Deletion, LogContext, LogDir};
 use super::log_read::floor_segment;
 use super::log_segment::{LogSegment, SegmentFiles};
+use super::offset_index::fits_in_segment;
 use super::open_file_cache::{
-    CLEANED_SUFFIX, DELETED_SUFFIX, FileHandle, FileKind, PartitionDir, SWAP_SUFFIX, file_name,
-    remove_if_exists,
+    CLEANED_SUFFIX, DELETED_SUFFIX, FileKind, PartitionDir, SWAP_SUFFIX, file_name, remove_if_exists,
 };
 use super::producer_files::ProducerFiles;
 use super::producer_state::ProducerState;
 use super::unified_log::{Debts, LoadedLog, Segments, UnifiedLog, segment_config};
 use super::{AppendOrigin, LogConfig, LogError, LogOffsetMetadata, TopicPartition};
-use crate::record::{RecordError, crc_is_valid};
+use crate::record::crc_is_valid;
 
 /// How a log is opened.
 pub(crate) struct LogLoader<'a> {
@@ -85,9 +89,24 @@ struct Listing {
 }
 
 /// What the recovery of one segment came to.
-struct Recovered {
-    bytes_cut: u64,
-    next_offset: i64,
+enum Recovered {
+    Whole {
+        bytes_cut: u64,
+        next_offset: i64,
+    },
+    /// An offset in it is too far from its base: it has to be split.
+    Overflows,
+}
+
+/// What is known of a segment before it is recovered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Durability {
+    /// Not below the recovery point: a batch that is not whole was never durable.
+    Unflushed,
+    /// Below it: the next start takes its indexes as they are, so a recovery that is killed must leave them missing.
+    Durable,
+    /// The same with a segment behind it, that begins at this offset: nothing of it is torn.
+    DurableAndClosed { next_base_offset: i64 },
 }
 
 /// The state of a load in progress.
@@ -103,6 +122,9 @@ struct Loading<'a> {
     snapshots: BTreeSet<i64>,
     /// From here on a full disk did not take indexes that were built anew; `i64::MAX`: it took all.
     indexes_behind_from: i64,
+    known_bad: KnownBad,
+    /// The base of the first segment that a split left without indexes for `recover_log`; `i64::MAX`: none.
+    unrecovered_from: i64,
 }
 
 impl LogLoader<'_> {
@@ -128,6 +150,8 @@ impl LogLoader<'_> {
             epochs_behind_from: i64::MAX,
             snapshots: listing.snapshots.clone(),
             indexes_behind_from: i64::MAX,
+            known_bad: KnownBad::default(),
+            unrecovered_from: i64::MAX,
         };
         loading.load_segments(&listing)?;
         let (recovery_point, log_end_offset) = loading.recover_log()?;
@@ -326,6 +350,12 @@ impl Loading<'_> {
             let floor = listing.segments.range(..=self.loader.recovery_point).next_back();
             floor.map_or(i64::MIN, |(base_offset, _)| *base_offset)
         });
+        let mut with_log = listing
+            .segments
+            .iter()
+            .filter(|(_, kinds)| kinds.contains(&FileKind::Log))
+            .map(|(base_offset, _)| *base_offset)
+            .skip(1);
         for (base_offset, kinds) in &listing.segments {
             if !kinds.contains(&FileKind::Log) {
                 for kind in kinds {
@@ -341,24 +371,60 @@ impl Loading<'_> {
             let path = self.dir.path().join(file_name(*base_offset, FileKind::Log));
             let opened =
                 LogSegment::open(&self.files(), *base_offset, &config, has_txn_index).and_then(|segment| {
-                    if !kinds.contains(&FileKind::TimeIndex) {
-                        create(segment.time_index.file().handle())?;
-                    }
-                    let is_sane =
-                        kinds.contains(&FileKind::OffsetIndex) && segment.txn_index.sanity_check()?;
+                    let is_sane = kinds.contains(&FileKind::OffsetIndex)
+                        && kinds.contains(&FileKind::TimeIndex)
+                        && segment.txn_index.sanity_check()?;
                     Ok((segment, is_sane))
                 });
             let (segment, is_sane) = opened.map_err(|error| self.loader.fail(&path, "opening", error))?;
-            let segment = Arc::new(segment);
-            if !is_sane && recovered_later.is_none_or(|first| *base_offset < first) {
+            let mut pieces = vec![Arc::new(segment)];
+            let next_base_offset = with_log.next();
+            let may_overflow =
+                next_base_offset.is_some_and(|next| !fits_in_segment(*base_offset, next.saturating_sub(1)));
+            if may_overflow {
+                pieces = self.split_if_it_overflows(&pieces[0], next_base_offset)?;
+            }
+            let is_trusted = recovered_later.is_none_or(|first| *base_offset < first);
+            if is_trusted && !is_sane {
                 tracing::warn!(
                     "an index of {} is missing or damaged: building it anew",
                     path.display()
                 );
-                self.recover_segment(&segment)?;
-                self.make_indexes_durable(&segment)?;
             }
-            self.segments.push(segment);
+            if is_trusted && (!is_sane || pieces.len() > 1) {
+                self.push_with_new_indexes(pieces, next_base_offset)?;
+            } else {
+                if pieces.len() > 1 {
+                    self.unrecovered_from = self.unrecovered_from.min(*base_offset);
+                }
+                self.segments.extend(pieces);
+            }
+        }
+        Ok(())
+    }
+
+    /// Segments below the recovery point, and where the next one begins if there is one.
+    fn push_with_new_indexes(
+        &mut self,
+        segments: Segments,
+        next_base_offset: Option<i64>,
+    ) -> Result<(), LogError> {
+        for (index, segment) in segments.iter().enumerate() {
+            let next = segments.get(index + 1).map(|next| next.base_offset());
+            let durability = match next.or(next_base_offset) {
+                Some(next_base_offset) => Durability::DurableAndClosed { next_base_offset },
+                None => Durability::Durable,
+            };
+            match self.recover_segment(segment, durability)? {
+                Recovered::Whole { .. } => {
+                    self.make_indexes_durable(segment)?;
+                    self.segments.push(Arc::clone(segment));
+                }
+                Recovered::Overflows => {
+                    let pieces = self.split_if_it_overflows(segment, next_base_offset)?;
+                    self.push_with_new_indexes(pieces, next_base_offset)?;
+                }
+            }
         }
         Ok(())
     }
@@ -379,7 +445,11 @@ impl Loading<'_> {
     }
 
     /// Checks all batches of a segment and builds what belongs to it anew.
-    fn recover_segment(&mut self, segment: &Arc<LogSegment>) -> Result<Recovered, LogError> {
+    fn recover_segment(
+        &mut self,
+        segment: &Arc<LogSegment>,
+        durability: Durability,
+    ) -> Result<Recovered, LogError> {
         let mut state = self.new_producer_state(self.snapshots.clone());
         if !self.segments.is_empty() {
             let before: Segments = self
@@ -399,7 +469,9 @@ impl Loading<'_> {
             state.start_empty(segment.base_offset());
         }
         let size = segment.size();
-        let (valid, next_offset) = self.recover_batches(segment, &mut state)?;
+        let Some((valid, next_offset)) = self.recover_batches(segment, durability, &mut state)? else {
+            return Ok(Recovered::Overflows);
+        };
         let io = |error: io::Error| self.fail(segment, "recovering", error.into());
         if valid < size {
             // Durably: what is cut must not come back behind what is written next.
@@ -411,53 +483,78 @@ impl Loading<'_> {
         segment.on_recovered().map_err(io)?;
         self.producer_files().take_snapshot_if_there_is_room(&mut state)?;
         self.snapshots = state.snapshots().clone();
-        Ok(Recovered {
+        Ok(Recovered::Whole {
             bytes_cut: size - valid,
             next_offset,
         })
     }
 
-    /// The bytes of whole batches at the start of the segment, and the offset after them.
+    /// The bytes up to which the segment is kept, and the offset after them; `None`: it must be split.
     fn recover_batches(
         &mut self,
         segment: &Arc<LogSegment>,
+        durability: Durability,
         state: &mut ProducerState,
-    ) -> Result<(u64, i64), LogError> {
+    ) -> Result<Option<(u64, i64)>, LogError> {
         let fail = |error: ScanError| {
             self.loader
                 .log_dir
                 .scan_error(&segment.log_handle().path(), "recovering", error)
         };
-        segment.start_recovery().map_err(|error| fail(error.into()))?;
+        match durability {
+            Durability::Unflushed => segment.start_recovery(),
+            Durability::Durable | Durability::DurableAndClosed { .. } => segment.start_rebuild(),
+        }
+        .map_err(|error| fail(error.into()))?;
         if segment.size() == 0 {
-            return Ok((0, segment.base_offset()));
+            return Ok(Some((0, segment.base_offset())));
         }
         let file = segment.file().map_err(|error| fail(error.into()))?;
-        let mut scanner = BatchScanner::new(file, 0, segment.size());
+        let size = segment.size();
+        let mut scanner = BatchScanner::new(Arc::clone(&file), 0, size);
         let mut next_offset = segment.base_offset();
         let mut valid = 0;
-        loop {
-            let (batch, bytes) = match scanner.next_batch() {
-                Ok(Some(found)) => found,
-                Ok(None) => break,
+        while valid < size {
+            let whole = match scanner.next_batch() {
+                Ok(Some((batch, bytes))) => {
+                    let header = &batch.header;
+                    let is_whole = crc_is_valid(&bytes) && header.base_offset >= next_offset;
+                    let fits = segment.fits(header.last_offset());
+                    if is_whole && !fits && self.overflows(segment, durability.next_base_offset())? {
+                        return Ok(None);
+                    }
+                    let marker = if header.has_producer_id() {
+                        marker_of(header, &bytes)
+                    } else {
+                        Ok(None)
+                    };
+                    if is_whole && fits && marker.is_ok() {
+                        Some((batch, marker.ok().flatten()))
+                    } else {
+                        log_invalid(segment, valid, &"its checksum or its offsets are not right");
+                        None
+                    }
+                }
+                Ok(None) => None,
                 Err(ScanError::Record(error)) => {
                     log_invalid(segment, valid, &error);
-                    break;
+                    None
                 }
                 Err(error) => return Err(fail(error)),
             };
-            let header = &batch.header;
-            if !crc_is_valid(&bytes)
-                || header.base_offset < next_offset
-                || !segment.fits(header.last_offset())
-            {
-                let error = RecordError::InvalidCrc {
-                    stored: header.crc,
-                    computed: 0,
+            let Some((batch, marker)) = whole else {
+                let Durability::DurableAndClosed { next_base_offset } = durability else {
+                    break;
                 };
-                log_invalid(segment, valid, &error);
-                break;
-            }
+                let range = bad_range(segment, valid, next_offset..next_base_offset)
+                    .map_err(|error| fail(error.into()))?;
+                (valid, next_offset) = (range.end_position, range.end_offset);
+                scanner = BatchScanner::new(Arc::clone(&file), valid, size);
+                range.report(&self.loader.topic_partition, &segment.log_handle().path());
+                self.known_bad.add(range);
+                continue;
+            };
+            let header = &batch.header;
             segment
                 .recover_batch(&batch)
                 .map_err(|error| fail(error.into()))?;
@@ -476,13 +573,6 @@ impl Loading<'_> {
                     segment_base_offset: segment.base_offset(),
                     relative_position_in_segment: batch.position as i64,
                 };
-                let marker = match marker_of(header, &bytes) {
-                    Ok(marker) => marker,
-                    Err(error) => {
-                        log_invalid(segment, valid, &error);
-                        break;
-                    }
-                };
                 let completed = update.append(header, marker.as_ref(), first_offset)?;
                 state.update(&update);
                 if let Some(completed) = completed {
@@ -493,21 +583,23 @@ impl Loading<'_> {
             state.update_map_end_offset(next_offset);
             valid = batch.end();
         }
-        Ok((valid, next_offset))
+        Ok(Some((valid, next_offset)))
     }
 
     /// Recovers what may be torn. Gives the recovery point and the log end offset.
     fn recover_log(&mut self) -> Result<(i64, i64), LogError> {
         let checkpoint = self.loader.recovery_point;
         if !self.loader.had_clean_shutdown {
-            let first = floor_segment(&self.segments, checkpoint).unwrap_or(0);
+            let first = floor_segment(&self.segments, checkpoint.min(self.unrecovered_from)).unwrap_or(0);
             let unflushed: Segments = self.segments.get(first..).unwrap_or_default().to_vec();
             self.remove_snapshots_above(
                 unflushed
                     .first()
                     .map_or(checkpoint, |segment| segment.base_offset()),
             )?;
-            for (index, segment) in unflushed.iter().enumerate() {
+            self.segments.truncate(first);
+            let mut waiting: VecDeque<Arc<LogSegment>> = unflushed.into();
+            while let Some(segment) = waiting.pop_front() {
                 if segment.size() > 0 {
                     tracing::info!(
                         "{}: recovering the unflushed segment {}",
@@ -515,24 +607,42 @@ impl Loading<'_> {
                         segment.base_offset()
                     );
                 }
-                let recovered = self.recover_segment(segment)?;
+                self.segments.push(Arc::clone(&segment));
+                let (bytes_cut, end_offset) = match self.recover_segment(&segment, Durability::Unflushed)? {
+                    Recovered::Whole {
+                        bytes_cut,
+                        next_offset,
+                    } => (bytes_cut, next_offset),
+                    Recovered::Overflows => {
+                        self.segments.pop();
+                        let next_base_offset = waiting.front().map(|next| next.base_offset());
+                        let pieces = self.split_if_it_overflows(&segment, next_base_offset)?;
+                        pieces
+                            .into_iter()
+                            .rev()
+                            .for_each(|piece| waiting.push_front(piece));
+                        continue;
+                    }
+                };
                 // A later segment begins where this one ended when it was made. One that begins before is of another
                 // time: power loss undid its removal.
-                let is_overlapped = unflushed
-                    .get(index + 1)
-                    .is_some_and(|next| next.base_offset() < recovered.next_offset);
-                if recovered.bytes_cut > 0 || is_overlapped {
+                let is_overlapped = waiting
+                    .front()
+                    .is_some_and(|next| next.base_offset() < end_offset);
+                if bytes_cut > 0 || is_overlapped {
                     tracing::warn!(
                         "{}: segment {} was torn or damaged; the log ends at {}",
                         self.loader.topic_partition,
                         segment.base_offset(),
-                        recovered.next_offset
+                        end_offset
                     );
-                    self.segments.truncate(first + index + 1);
-                    self.remove_segments(&unflushed[index + 1..])?;
+                    self.remove_segments(waiting.make_contiguous())?;
                     break;
                 }
             }
+        }
+        if self.loader.had_clean_shutdown {
+            self.split_last_if_it_overflows()?;
         }
         let log_start_offset = self.loader.log_start_offset;
         let mut log_end_offset = None;
@@ -740,15 +850,21 @@ impl Loading<'_> {
             unsynced_epochs: !loader.had_clean_shutdown && !self.epochs_changed,
             epochs_behind_from: self.epochs_behind_from,
             debts,
+            known_bad: self.known_bad,
         })
     }
 }
 
-fn create(handle: &Arc<FileHandle>) -> io::Result<()> {
-    handle.create()
+impl Durability {
+    fn next_base_offset(self) -> Option<i64> {
+        match self {
+            Durability::DurableAndClosed { next_base_offset } => Some(next_base_offset),
+            Durability::Unflushed | Durability::Durable => None,
+        }
+    }
 }
 
-fn log_invalid(segment: &LogSegment, position: u64, error: &RecordError) {
+fn log_invalid(segment: &LogSegment, position: u64, error: &dyn fmt::Display) {
     tracing::warn!(
         "invalid batch in {} at byte {position}: {error}",
         segment.log_handle().path().display()
@@ -758,3 +874,10 @@ fn log_invalid(segment: &LogSegment, position: u64, error: &RecordError) {
 fn is_cut_off(partition_metadata: &str) -> bool {
     partition_metadata.trim_end_matches('\0').len() < checkpoint::PARTITION_METADATA_LENGTH
 }
+
+#[path = "recovery_split.rs"]
+mod recovery_split;
+
+#[cfg(test)]
+#[path = "recovery_test.rs"]
+mod recovery_test;

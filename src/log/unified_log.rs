@@ -164,6 +164,7 @@ pub(crate) struct LoadedLog {
     pub unsynced_epochs: bool,
     pub epochs_behind_from: i64,
     pub debts: Debts,
+    pub known_bad: KnownBad,
 }
 
 impl UnifiedLog {
@@ -197,7 +198,7 @@ impl UnifiedLog {
             lowest_truncation: AtomicI64::new(i64::MAX),
             flushing: Mutex::new(()),
             removal: Mutex::new(()),
-            known_bad: KnownBad::default(),
+            known_bad: loaded.known_bad,
             weak: Weak::clone(weak),
         });
         log.update_high_watermark(loaded.high_watermark);
@@ -283,6 +284,11 @@ impl UnifiedLog {
 
     pub(crate) fn lock_any(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held by whoever syncs the log's files, or gives their folder another name while the log goes on.
+    pub(crate) fn lock_flushing(&self) -> MutexGuard<'_, ()> {
+        self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Held by whoever removes or replaces segments, or closes the log: the list then only grows at its end.

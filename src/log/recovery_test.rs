@@ -1,0 +1,306 @@
+use std::path::{Path, PathBuf};
+
+use bytes::{Bytes, BytesMut};
+
+use super::*;
+use crate::io::disk::{Disk, OpenMode};
+use crate::io::sim_disk::{SimDisk, SimOperation};
+use crate::log::log_manager_test::{TestClock, batch, config_with, open_manager};
+use crate::log::{FetchIsolation, LogManager};
+use crate::record::{Batches, records_of};
+
+const NOW: i64 = 1_700_000_000_000;
+const FOLDER: &str = "/data/t-0";
+/// The first offset that does not fit into a segment that begins at 0.
+const BEYOND: i64 = 1 << 31;
+
+fn tp() -> TopicPartition {
+    TopicPartition::new("t", 0)
+}
+
+fn small_index_config() -> LogConfig {
+    config_with(&[("index.interval.bytes", "300")])
+}
+
+fn open(disk: &Arc<SimDisk>) -> Arc<LogManager> {
+    let manager = open_manager(disk.clone(), TestClock::at(NOW), &[PathBuf::from("/data")]);
+    Arc::new(manager)
+}
+
+fn load(disk: &Arc<SimDisk>) -> Result<(Arc<LogManager>, Arc<UnifiedLog>), LogError> {
+    let manager = open(disk);
+    manager.load_logs(&|_| small_index_config(), &|_| false)?;
+    let log = manager.get(&tp()).ok_or(LogError::NoLogDirectory)?;
+    Ok((manager, log))
+}
+
+/// All record offsets, read one fetch after the other; those of damaged ranges are left out.
+fn offsets_of_all(log: &UnifiedLog) -> Vec<i64> {
+    let mut found = Vec::new();
+    let mut offset = log.log_start_offset();
+    while offset < log.log_end_offset() {
+        let bytes = log
+            .read_bytes(offset, 1 << 20, FetchIsolation::LogEnd, true)
+            .unwrap();
+        for (header, batch) in Batches::of_bytes(&bytes).map_while(Result::ok) {
+            found.extend(records_of(&batch).unwrap().map(|record| record.unwrap().offset));
+            offset = header.next_offset();
+        }
+    }
+    found
+}
+
+fn at_offset(batch: &Bytes, base_offset: i64) -> Bytes {
+    let mut moved = BytesMut::from(&batch[..]);
+    moved[..8].copy_from_slice(&base_offset.to_be_bytes());
+    moved.freeze()
+}
+
+fn path_of(base_offset: i64, kind: FileKind) -> PathBuf {
+    Path::new(FOLDER).join(file_name(base_offset, kind))
+}
+
+fn names(disk: &SimDisk) -> Vec<String> {
+    let mut names: Vec<String> = disk
+        .list(Path::new(FOLDER))
+        .unwrap()
+        .into_iter()
+        .map(|(name, _)| name.to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+// ---- splitting
+
+const OVERFLOWED: [i64; 5] = [0, 4, BEYOND + 10, BEYOND + 12, 2 * BEYOND + 11];
+
+/// Segments with batches of two records at these offsets.
+fn disk_with(segments: &[(i64, &[i64])]) -> Arc<SimDisk> {
+    let disk = Arc::new(SimDisk::new());
+    let manager = open(&disk);
+    manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+    manager.get_or_create(&tp(), None, small_index_config()).unwrap();
+    manager.shutdown(1).unwrap();
+    for (base_offset, offsets) in segments {
+        let mut bytes = Vec::new();
+        for offset in *offsets {
+            bytes.extend_from_slice(&at_offset(&batch(2, 200, NOW), *offset));
+        }
+        let path = path_of(*base_offset, FileKind::Log);
+        let file = disk.open(&path, OpenMode::CreateTruncate).unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+        file.sync_data().unwrap();
+        for kind in [FileKind::OffsetIndex, FileKind::TimeIndex] {
+            let file = disk
+                .open(&path_of(*base_offset, kind), OpenMode::CreateTruncate)
+                .unwrap();
+            file.sync_data().unwrap();
+        }
+    }
+    disk.sync_dir(Path::new(FOLDER)).unwrap();
+    disk
+}
+
+fn pairs(offsets: &[i64]) -> Vec<i64> {
+    offsets.iter().flat_map(|offset| [*offset, offset + 1]).collect()
+}
+
+fn unclean(disk: &SimDisk) {
+    disk.remove_file(Path::new("/data/.kafka_cleanshutdown")).unwrap();
+}
+
+#[test]
+fn segment_whose_offsets_reach_too_far_is_split_after_a_clean_end_and_after_a_crash() {
+    let offsets = [&OVERFLOWED[..], &[2 * BEYOND + 13]].concat();
+    for is_clean in [true, false] {
+        let disk = disk_with(&[(0, &offsets)]);
+        if !is_clean {
+            unclean(&disk);
+        }
+        let (manager, log) = load(&disk).unwrap();
+        assert_eq!(
+            log.segment_base_offsets(),
+            [0, BEYOND + 10, 2 * BEYOND + 11],
+            "clean: {is_clean}"
+        );
+        assert_eq!(offsets_of_all(&log), pairs(&offsets));
+        log.append_as_leader(&batch(2, 50, NOW), 0, AppendOrigin::Client, NOW)
+            .unwrap();
+        assert_eq!(log.log_end_offset(), 2 * BEYOND + 17);
+        drop(log);
+        manager.shutdown(1).unwrap();
+        let (_, log) = load(&disk).unwrap();
+        assert_eq!(log.log_end_offset(), 2 * BEYOND + 17);
+        let left: Vec<String> = names(&disk);
+        assert!(
+            left.iter()
+                .all(|name| !name.ends_with(".cleaned") && !name.ends_with(".swap")),
+            "{left:?}"
+        );
+        assert_eq!(
+            left.iter().filter(|name| name.ends_with(".index")).count(),
+            3,
+            "{left:?}"
+        );
+    }
+}
+
+#[test]
+fn closed_segment_is_split_by_what_the_next_one_says() {
+    let end: &[i64] = &[3 * BEYOND];
+    for is_clean in [true, false] {
+        let disk = disk_with(&[(0, &OVERFLOWED), (3 * BEYOND, end)]);
+        if !is_clean {
+            unclean(&disk);
+        }
+        let (_, log) = load(&disk).unwrap();
+        assert_eq!(
+            log.segment_base_offsets(),
+            [0, BEYOND + 10, 2 * BEYOND + 11, 3 * BEYOND]
+        );
+        assert_eq!(offsets_of_all(&log), pairs(&[&OVERFLOWED, end].concat()));
+    }
+}
+
+#[test]
+fn offset_that_a_flipped_bit_made_large_ends_the_log_as_before() {
+    let disk = disk_with(&[(0, &[0, 2, BEYOND + 4, 6, 8])]);
+    unclean(&disk);
+    let (_, log) = load(&disk).unwrap();
+    assert_eq!(log.segment_base_offsets(), [0]);
+    assert_eq!(log.log_end_offset(), 4);
+}
+
+/// Whichever change is the last that a split makes, and whatever power loss leaves of it.
+#[test]
+fn split_that_is_interrupted_loses_nothing() {
+    let offsets = [&OVERFLOWED[..], &[2 * BEYOND + 13]].concat();
+    let mut interrupted = 0;
+    for change in 0..200 {
+        for loses_power in [false, true] {
+            let disk = disk_with(&[(0, &offsets)]);
+            unclean(&disk);
+            disk.fail_from(SimOperation::AnyChange, change, std::io::ErrorKind::Other);
+            interrupted += usize::from(load(&disk).is_err());
+            disk.heal();
+            if loses_power {
+                disk.lose_power(change);
+            }
+            let (_, log) = load(&disk).unwrap();
+            assert_eq!(offsets_of_all(&log), pairs(&offsets), "after {change} changes");
+        }
+    }
+    assert!((20..400).contains(&interrupted), "{interrupted}");
+}
+
+// ---- indexes below the recovery point, and damage
+
+/// Three closed segments with an aborted transaction in the second one, all durable, and an active one; the process is gone.
+fn durable_log() -> Arc<SimDisk> {
+    let disk = Arc::new(SimDisk::new());
+    let manager = open(&disk);
+    manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+    let log = manager.get_or_create(&tp(), None, small_index_config()).unwrap();
+    for _ in 0..3 {
+        for _ in 0..10 {
+            log.append_as_leader(&batch(2, 200, NOW), 0, AppendOrigin::Client, NOW)
+                .unwrap();
+        }
+        log.roll().unwrap();
+    }
+    log.append_as_leader(&batch(2, 200, NOW), 0, AppendOrigin::Client, NOW)
+        .unwrap();
+    log.flush().unwrap();
+    manager.checkpoint_recovery_points().unwrap();
+    disk
+}
+
+fn index_sizes(disk: &SimDisk, base_offset: i64) -> Vec<u64> {
+    [FileKind::OffsetIndex, FileKind::TimeIndex]
+        .map(|kind| disk.file_len(&path_of(base_offset, kind)).unwrap_or(0))
+        .to_vec()
+}
+
+#[test]
+fn index_that_is_built_anew_below_the_recovery_point_is_whole_or_missing_whenever_the_process_ends() {
+    let expected = index_sizes(&durable_log(), 20);
+    assert!(expected.iter().all(|size| *size > 0), "{expected:?}");
+    let mut interrupted = 0;
+    for kind in [FileKind::OffsetIndex, FileKind::TimeIndex] {
+        for change in 0..60 {
+            for loses_power in [false, true] {
+                let disk = durable_log();
+                disk.remove_file(&path_of(20, kind)).unwrap();
+                disk.sync_dir(Path::new(FOLDER)).unwrap();
+                disk.fail_from(SimOperation::AnyChange, change, std::io::ErrorKind::Other);
+                interrupted += usize::from(load(&disk).is_err());
+                disk.heal();
+                if loses_power {
+                    disk.lose_power(change);
+                }
+                let (manager, log) = load(&disk).unwrap();
+                assert_eq!(log.log_end_offset(), 62);
+                drop(log);
+                manager.shutdown(1).unwrap();
+                assert_eq!(index_sizes(&disk, 20), expected, "{kind:?}, {change} changes");
+            }
+        }
+    }
+    assert!((10..200).contains(&interrupted), "{interrupted}");
+}
+
+fn damage(disk: &SimDisk, base_offset: i64, position: u64, bytes: &[u8]) {
+    let path = path_of(base_offset, FileKind::Log);
+    let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
+    file.write_all_at(bytes, position).unwrap();
+    file.sync_data().unwrap();
+}
+
+#[test]
+fn damage_that_a_recovery_finds_below_the_recovery_point_is_known_and_nothing_is_cut() {
+    let size = batch(2, 200, NOW).len() as u64;
+    // A bit of a value; a header; the last batch.
+    for (at, bytes, bad) in [
+        (3 * size + 100, &b"X"[..], 26..28),
+        (3 * size, &[0xff; 61][..], 26..28),
+        (9 * size + 100, &b"X"[..], 38..40),
+    ] {
+        let disk = durable_log();
+        damage(&disk, 20, at, bytes);
+        disk.remove_file(&path_of(20, FileKind::OffsetIndex)).unwrap();
+        let (manager, log) = load(&disk).unwrap();
+        assert_eq!((log.log_end_offset(), manager.known_bad_ranges()), (62, 1));
+        for offset in 0..62 {
+            let read = log.read_bytes(offset, 1, FetchIsolation::LogEnd, true);
+            match read {
+                Ok(_) => assert!(!bad.contains(&offset), "{offset}"),
+                Err(error) => {
+                    assert!(matches!(error, LogError::CorruptRecord { .. }), "{error}");
+                    assert!(bad.contains(&offset), "{offset}: {error}");
+                }
+            }
+        }
+        assert_eq!(disk.file_len(&path_of(20, FileKind::Log)).unwrap(), 10 * size);
+        // The next start trusts the index again, and the scrub finds what it does not look at.
+        drop(log);
+        manager.shutdown(1).unwrap();
+        let (manager, log) = load(&disk).unwrap();
+        assert_eq!((log.log_end_offset(), manager.known_bad_ranges()), (62, 0));
+        assert_eq!(manager.scrub(0, &|_| true).damaged, 1);
+    }
+}
+
+#[test]
+fn damaged_header_hinders_no_start_that_reads_producers_from_the_segment() {
+    let disk = durable_log();
+    let size = batch(2, 200, NOW).len() as u64;
+    damage(&disk, 20, 3 * size, &[0xff; 61]);
+    for name in names(&disk) {
+        if name.ends_with(".snapshot") {
+            disk.remove_file(&Path::new(FOLDER).join(name)).unwrap();
+        }
+    }
+    let (_, log) = load(&disk).unwrap();
+    assert_eq!(log.log_end_offset(), 62);
+}
