@@ -1,4 +1,4 @@
-// franz-go: produce in every compression, consume, groups of several balancers, commits, admin.
+// franz-go: produce in every compression, consume, groups of several balancers, commits, transactions, admin.
 package main
 
 import (
@@ -311,5 +311,6 @@ func main() {
 	}
 	results.Check(client, "admin topics", admin)
 	results.Check(client, "admin groups", groupAdmin)
+	transactions(client)
 	results.Finish()
 }
