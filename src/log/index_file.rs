@@ -39,12 +39,42 @@ struct Tail<const N: usize> {
     recent: Vec<[u8; N]>,
     /// So many of them, the last ones, are not in the file.
     unwritten: usize,
+    /// The entries that a search last read, from this slot on, all of them before the recent ones: who reads behind the tail
+    /// looks for neighbours of what he looked for before.
+    searched: (usize, Vec<[u8; N]>),
+    /// Grows when entries go, so that nobody keeps what he read before.
+    cuts: u64,
 }
 
 impl<const N: usize> Tail<N> {
     fn reset_to(&mut self, last: Option<[u8; N]>) {
         self.recent = last.into_iter().collect();
         self.unwritten = 0;
+        self.forget_searched();
+    }
+
+    fn forget_searched(&mut self) {
+        self.searched = (0, Vec::new());
+        self.cuts += 1;
+    }
+}
+
+/// The neighbours of what was searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Around<const N: usize> {
+    /// The last entry at or before it, and its slot.
+    pub before: Option<(usize, [u8; N])>,
+    /// The first entry behind it.
+    pub after: Option<[u8; N]>,
+}
+
+impl<const N: usize> Around<N> {
+    /// In `entries`, which are those from slot `first` on.
+    fn of(entries: &[[u8; N]], first: usize, count: usize) -> Self {
+        Self {
+            before: count.checked_sub(1).map(|index| (first + index, entries[index])),
+            after: entries.get(count).copied(),
+        }
     }
 }
 
@@ -174,39 +204,57 @@ impl<const N: usize> IndexFile<N> {
     }
 
     fn read_block(&self, slots: std::ops::Range<usize>) -> io::Result<Vec<[u8; N]>> {
-        let mut bytes = vec![0u8; slots.len() * N];
-        let read = self.handle.get()?.read_at(&mut bytes, (slots.start * N) as u64)?;
-        Ok(bytes[..read].as_chunks::<N>().0.to_vec())
+        let mut block = vec![[0u8; N]; slots.len()];
+        let bytes = block.as_flattened_mut();
+        let read = self.handle.get()?.read_at(bytes, (slots.start * N) as u64)?;
+        block.truncate(read / N);
+        Ok(block)
     }
 
     /// The last slot whose entry `is_at_or_before`; entries for which it holds come first. `None` when there is none.
-    /// `guess` says of the last entry and the number of all where it might be: entries are mostly spread evenly, and then
-    /// one read finds it.
     pub fn find_last(
         &self,
         guess: impl FnOnce(&[u8; N], usize) -> usize,
         is_at_or_before: impl Fn(&[u8; N]) -> bool,
     ) -> io::Result<Option<(usize, [u8; N])>> {
+        Ok(self.find_around(guess, is_at_or_before)?.before)
+    }
+
+    /// The same with the entry behind it. `guess` says of the last entry and the number of all where it might be: entries
+    /// are mostly spread evenly, and then one read finds it.
+    pub fn find_around(
+        &self,
+        guess: impl FnOnce(&[u8; N], usize) -> usize,
+        is_at_or_before: impl Fn(&[u8; N]) -> bool,
+    ) -> io::Result<Around<N>> {
         let entries = self.entries()?;
-        let (mut low, mut high, guess) = {
+        let (mut low, mut high, guess, first_recent, cuts) = {
             let tail = self.lock();
             let first_recent = self.entries.load(Ordering::Acquire) - tail.recent.len();
             let count = tail.recent.partition_point(&is_at_or_before);
-            if let Some(index) = count.checked_sub(1) {
-                return Ok(Some((first_recent + index, tail.recent[index])));
+            if count > 0 {
+                return Ok(Around::of(&tail.recent, first_recent, count));
+            }
+            let (start, searched) = &tail.searched;
+            match searched.partition_point(&is_at_or_before) {
+                count if count > 0 && count < searched.len() => {
+                    return Ok(Around::of(searched, *start, count));
+                }
+                _ => {}
             }
             let guess = tail.recent.last().map_or(0, |last| guess(last, entries));
-            (0, first_recent, guess)
+            (0, first_recent, guess, first_recent, tail.cuts)
         };
         if high > SEARCH_BLOCK_ENTRIES {
+            // What is asked for next is mostly behind it.
             let start = guess
-                .saturating_sub(SEARCH_BLOCK_ENTRIES / 2)
+                .saturating_sub(SEARCH_BLOCK_ENTRIES / 4)
                 .min(high - SEARCH_BLOCK_ENTRIES);
             let block = self.read_block(start..start + SEARCH_BLOCK_ENTRIES)?;
             match block.partition_point(&is_at_or_before) {
                 0 => high = start,
                 count if count == block.len() => low = start + count - 1,
-                count => return Ok(Some((start + count - 1, block[count - 1]))),
+                count => return Ok(self.searched(start, block, count, cuts)),
             }
         }
         // By single entries down to a block, then the block in one read.
@@ -218,12 +266,26 @@ impl<const N: usize> IndexFile<N> {
                 high = middle;
             }
         }
-        if low == high {
-            return Ok(None);
-        }
-        let block = self.read_block(low..high)?;
+        // With the entry behind the last that may be at or before.
+        let block = self.read_block(low..first_recent.min(high + 1))?;
         let count = block.partition_point(&is_at_or_before);
-        Ok(count.checked_sub(1).map(|index| (low + index, block[index])))
+        Ok(self.searched(low, block, count, cuts))
+    }
+
+    /// Keeps what was read for the next search, unless it is gone meanwhile.
+    fn searched(&self, start: usize, block: Vec<[u8; N]>, count: usize, cuts: u64) -> Around<N> {
+        let mut around = Around::of(&block, start, count);
+        let mut tail = self.lock();
+        if tail.cuts != cuts {
+            // Whoever asked reads an older state, in which nothing more is known.
+            return around;
+        }
+        let first_recent = self.entries.load(Ordering::Acquire) - tail.recent.len();
+        if around.after.is_none() && start + block.len() == first_recent {
+            around.after = tail.recent.first().copied();
+        }
+        tail.searched = (start, block);
+        around
     }
 
     /// Keeps the first `entries` and cuts the file there. Writes nothing: a full disk does not hinder it.
@@ -236,6 +298,7 @@ impl<const N: usize> IndexFile<N> {
             let kept_recent = tail.recent.len() - (known - kept);
             tail.recent.truncate(kept_recent);
             tail.unwritten = kept - written;
+            tail.forget_searched();
             self.entries.store(kept, Ordering::Release);
             return Ok(());
         }

@@ -64,16 +64,21 @@ impl OffsetIndex {
 
     /// The last entry at or before `target`; the segment's start when there is none.
     pub fn lookup(&self, target: i64) -> io::Result<OffsetPosition> {
+        Ok(self.lookup_around(target)?.0)
+    }
+
+    /// The same with the first entry behind `target`, if there is one.
+    pub fn lookup_around(&self, target: i64) -> io::Result<(OffsetPosition, Option<OffsetPosition>)> {
         let start = OffsetPosition {
             offset: self.base_offset,
             position: 0,
         };
         let Some(last) = self.file.last()? else {
-            return Ok(start);
+            return Ok((start, None));
         };
         let last = self.parse(&last);
         if last.offset <= target {
-            return Ok(last);
+            return Ok((last, None));
         }
         let guess = |last: &[u8; ENTRY_SIZE], entries| {
             let last_offset = self.parse(last).offset;
@@ -81,8 +86,9 @@ impl OffsetIndex {
         };
         let found = self
             .file
-            .find_last(guess, |entry| self.parse(entry).offset <= target)?;
-        Ok(found.map_or(start, |(_, entry)| self.parse(&entry)))
+            .find_around(guess, |entry| self.parse(entry).offset <= target)?;
+        let before = found.before.map_or(start, |(_, entry)| self.parse(&entry));
+        Ok((before, found.after.map(|entry| self.parse(&entry))))
     }
 
     /// The last entry's offset, or the base offset.

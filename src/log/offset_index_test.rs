@@ -130,14 +130,38 @@ fn lookup_finds_entries_that_are_not_spread_evenly() {
         let entry = random.usize(..5000);
         let next = offsets.get(entry + 1).copied().unwrap_or(offsets[4999] + 1000);
         let target = random.i64(offsets[entry]..next);
+        let behind = offsets.get(entry + 1).map(|offset| at(*offset, entry as u32 + 1));
         for index in [&index, &opened] {
             assert_eq!(
-                index.lookup(target).unwrap(),
-                at(offsets[entry], entry as u32),
+                index.lookup_around(target).unwrap(),
+                (at(offsets[entry], entry as u32), behind),
                 "{target}"
             );
         }
     }
+}
+
+#[test]
+fn lookup_after_a_truncation_finds_no_entries_that_it_found_before() {
+    let index = new_index(&SimDisk::new());
+    for entry in 1..=900 {
+        index.append(100 + entry * 10, entry as u32).unwrap();
+    }
+    // Reads a block of the file, which is kept for the next search.
+    let wanted = (at(3100, 300), Some(at(3110, 301)));
+    assert_eq!(index.lookup_around(3105).unwrap(), wanted);
+    index.truncate_to(3100).unwrap();
+    for entry in 300..=900 {
+        index.append(100 + entry * 20, entry as u32 * 3).unwrap();
+    }
+    assert_eq!(
+        index.lookup_around(6105).unwrap(),
+        (at(6100, 900), Some(at(6120, 903)))
+    );
+    assert_eq!(
+        index.lookup_around(3105).unwrap(),
+        (at(3090, 299), Some(at(6100, 900)))
+    );
 }
 
 #[test]

@@ -153,6 +153,38 @@ fn read_from_the_middle_of_a_batch_gives_the_whole_batch_within_the_isolation() 
 }
 
 #[test]
+fn read_of_every_offset_finds_its_batch_or_the_next_where_offsets_are_missing() {
+    let fixture = fixture(&[]);
+    let mut random = fastrand::Rng::with_seed(5);
+    // First and last offset of each batch; some larger than the distance of index entries, some with a gap before them.
+    let mut batches: Vec<(i64, i64)> = Vec::new();
+    for number in 0..400 {
+        let base_offset = fixture.log.log_end_offset() + if number % 3 == 1 { random.i64(1..5) } else { 0 };
+        let mut builder = BatchBuilder::new(BatchOptions {
+            base_offset,
+            partition_leader_epoch: 0,
+            ..BatchOptions::default()
+        });
+        let count = random.usize(1..6);
+        for _ in 0..count {
+            builder.append(NOW, None, Some(&vec![7; random.usize(10..4000)]), &[]);
+        }
+        let bytes = builder.build().unwrap();
+        fixture.log.append_as_follower(&bytes, 0).unwrap();
+        batches.push((base_offset, base_offset + count as i64 - 1));
+    }
+    for offset in 0..fixture.log.log_end_offset() {
+        let wanted = batches.iter().find(|(_, last)| *last >= offset).unwrap();
+        let found = fixture
+            .log
+            .read_bytes(offset, 1, FetchIsolation::LogEnd, true)
+            .unwrap();
+        let header = crate::record::BatchHeader::parse(&found).unwrap();
+        assert_eq!((header.base_offset, header.last_offset()), *wanted, "{offset}");
+    }
+}
+
+#[test]
 fn read_below_the_size_of_the_first_batch_is_cut_unless_one_message_is_wanted() {
     let fixture = fixture(&[]);
     fixture.append(&batch(4, 100, NOW));
