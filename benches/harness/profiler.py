@@ -1,7 +1,6 @@
 """Where the broker spends its time in a bench: perf by the CPU clock (needs no hardware counters), a report and a flame
 graph of our own drawing."""
 import html
-import os
 import re
 import shutil
 import signal
@@ -10,10 +9,9 @@ import sys
 import time
 import zlib
 
-import servers
 from harness.benches import Round
 from harness.figures import Figures, table
-from harness.systems import System, build_load
+from harness.systems import System
 
 ROW, WIDTH = 17, 1400
 
@@ -89,14 +87,11 @@ def shares(stacks, lines=60):
     return f"{total} samples\n\nOwn time\n{listing(own)}\n\nWith all it calls\n{listing(below)}\n"
 
 
-def profile(bench, options, work, results):
+def profile(bench, options, work, results, load):
     """Runs one round of the bench on kavka (or --only) under perf."""
     kind = options.only if options.only in ("kavka", "apache", "bare") else "kavka"
     if shutil.which("perf") is None:
         sys.exit("scripts/bench profile needs perf (package linux-perf)")
-    load = build_load()
-    if kind == "kavka":
-        os.environ["KAVKA_BIN"] = str(servers.kavka_binary())
     system = System(kind, work, load, options.set)
     figures = Figures()
     results.mkdir(parents=True, exist_ok=True)

@@ -162,7 +162,8 @@ fn part<'a>(store: &'a Store, asked: &[u8]) -> Result<Part<'a>> {
     let batch_bytes = partition.batch_bytes.load(Ordering::Relaxed);
     let batch_records = partition.batch_records.load(Ordering::Relaxed);
     let position = offset / batch_records * batch_bytes;
-    let count = bytes.saturating_sub(position).min(max_bytes.max(batch_bytes)) / batch_bytes * batch_bytes;
+    // The bytes that a broker sends: the limit may cut the last batch.
+    let count = bytes.saturating_sub(position).min(max_bytes.max(batch_bytes));
     let high_watermark = bytes / batch_bytes * batch_records;
     let mut head = [0; 42];
     head[..4].copy_from_slice(&asked[..4]);
