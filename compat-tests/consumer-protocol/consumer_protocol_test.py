@@ -16,7 +16,7 @@ import time
 
 import servers
 from results import check, expect, finish
-from wire import TAGS, Connection, array, boolean, data, i8, i16, i32, i64, string
+from wire import Connection
 
 PROPERTIES = """\
 group.consumer.assignors=range,uniform
@@ -35,216 +35,130 @@ class Broker:
     def __init__(self, server):
         self.server = server
         self.kind = server.kind
-        self.connection = Connection(server.port)
+        self.connection = Connection(server.bootstrap, timeout=60)
         self.names = {}
         self.ids = {}
 
     def create_topic(self, name, partitions):
-        topic = string(name) + i32(partitions) + i16(1) + array([]) + array([]) + TAGS
-        reader = self.connection.call(19, 7, array([topic]) + i32(30000) + boolean(False) + TAGS)
-        reader.i32()
-
-        def created():
-            got, topic_id, error = reader.string(), reader.uuid(), reader.i16()
-            assert error == 0, (got, error)
-            return got, topic_id
-        reader.uvarint()
-        got, topic_id = created()
-        self.names[topic_id], self.ids[got] = got, topic_id
+        answer = self.connection.ask("CreateTopics", 7, timeoutMs=30000, topics=[
+            {"name": name, "numPartitions": partitions, "replicationFactor": 1}])
+        topic, = answer["topics"]
+        expect(topic["errorCode"], 0, f"creating {name} on {self.kind}")
+        self.names[topic["topicId"]], self.ids[name] = name, topic["topicId"]
 
     def delete_topic(self, name):
-        topic = string(name) + bytes(16) + TAGS
-        self.connection.call(20, 6, array([topic]) + i32(30000) + TAGS)
+        self.connection.ask("DeleteTopics", 6, timeoutMs=30000, topics=[{"name": name}])
 
     def create_partitions(self, name, count):
-        topic = string(name) + i32(count) + array(None) + TAGS
-        self.connection.call(37, 3, array([topic]) + i32(30000) + boolean(False) + TAGS)
+        self.connection.ask("CreatePartitions", 3, timeoutMs=30000, topics=[
+            {"name": name, "count": count, "assignments": None}])
 
     def find_coordinator(self, group):
-        self.connection.call(10, 4, i8(0) + array([string(group)]) + TAGS)
+        self.connection.ask("FindCoordinator", 4, coordinatorKeys=[group])
 
     def topic_partitions(self, owned):
         """Partitions by topic name."""
         if owned is None:
-            return array(None)
-        topics = sorted(owned.items())
-        return array([self.ids[name].bytes + array(list(parts), i32) + TAGS for name, parts in topics])
+            return None
+        return [{"topicId": self.ids[name], "partitions": list(parts)} for name, parts in sorted(owned.items())]
 
-    def partitions_of(self, reader, with_name=False):
-        def topic():
-            topic_id = reader.uuid()
-            name = reader.string() if with_name else None
-            parts = sorted(reader.array(reader.i32))
-            reader.tags()
-            known = self.names.get(topic_id, "?")
-            assert name is None or name == known
-            return known, parts
-        return dict(sorted(reader.array(topic)))
+    def partitions_of(self, assignment):
+        found = {}
+        for topic in assignment["topicPartitions"]:
+            name = self.names.get(topic["topicId"], "?")
+            expect(topic.get("topicName", name), name, "the name of a topic's id")
+            found[name] = sorted(topic["partitions"])
+        return dict(sorted(found.items()))
 
     def heartbeat(self, group, member, epoch, version=1, instance=None, rack=None, rebalance=-1, names=None,
                   regex=None, assignor=None, owned=None):
-        body = (string(group) + string(member) + i32(epoch) + string(instance) + string(rack) + i32(rebalance)
-                + array(names, string) + (string(regex) if version >= 1 else b"") + string(assignor)
-                + self.topic_partitions(owned) + TAGS)
-        reader = self.connection.call(68, version, body)
-        reader.i32()
-        answer = {"error": reader.i16(), "message": reader.string(), "member": reader.string(),
-                  "epoch": reader.i32(), "interval": reader.i32(), "assignment": None}
-        if reader.i8() >= 0:
-            answer["assignment"] = self.partitions_of(reader)
-            reader.tags()
-        reader.tags()
-        reader.end()
-        return answer
+        answer = self.connection.ask(
+            "ConsumerGroupHeartbeat", version, groupId=group, memberId=member, memberEpoch=epoch, instanceId=instance,
+            rackId=rack, rebalanceTimeoutMs=rebalance, subscribedTopicNames=names, subscribedTopicRegex=regex,
+            serverAssignor=assignor, topicPartitions=self.topic_partitions(owned))
+        assignment = answer["assignment"]
+        return {"error": answer["errorCode"], "message": answer["errorMessage"], "member": answer["memberId"],
+                "epoch": answer["memberEpoch"], "interval": answer["heartbeatIntervalMs"],
+                "assignment": None if assignment is None else self.partitions_of(assignment)}
 
     def describe(self, groups, version=1):
-        reader = self.connection.call(69, version, array(groups, string) + boolean(False) + TAGS)
-        reader.i32()
+        answer = self.connection.ask("ConsumerGroupDescribe", version, groupIds=groups)
 
-        def member():
-            got = {"member": reader.string(), "instance": reader.string(), "rack": reader.string(),
-                   "epoch": reader.i32(), "client": reader.string(), "host": reader.string(),
-                   "names": sorted(reader.array(reader.string)), "regex": reader.string()}
-            for key in ("assignment", "target"):
-                got[key] = self.partitions_of(reader, with_name=True)
-                reader.tags()
-            if version >= 1:
-                got["type"] = reader.i8()
-            reader.tags()
-            return got
+        def member(got):
+            return {**got, "subscribedTopicNames": sorted(got["subscribedTopicNames"]),
+                    "assignment": self.partitions_of(got["assignment"]),
+                    "targetAssignment": self.partitions_of(got["targetAssignment"])}
 
-        def group():
-            got = {"error": reader.i16(), "message": reader.string(), "group": reader.string(),
-                   "state": reader.string(), "epoch": reader.i32(), "assignment epoch": reader.i32(),
-                   "assignor": reader.string(),
-                   "members": sorted(reader.array(member), key=lambda member: (member["instance"] or "", member["member"])),
-                   "operations": reader.i32()}
-            reader.tags()
-            return got
-        got = reader.array(group)
-        reader.tags()
-        reader.end()
-        return sorted(got, key=lambda group: group["group"])
+        def order(got):
+            return got["instanceId"] or "", got["memberId"]
+        found = [{**got, "members": sorted(map(member, got["members"]), key=order)} for got in answer["groups"]]
+        return sorted(found, key=lambda got: got["groupId"])
 
     def list_groups(self, states=(), types=()):
-        reader = self.connection.call(16, 5, array(states, string) + array(types, string) + TAGS)
-        reader.i32()
-        error = reader.i16()
-
-        def group():
-            got = [reader.string() for _ in range(4)]
-            reader.tags()
-            return got
-        return {"error": error, "groups": sorted(reader.array(group))}
+        answer = self.connection.ask("ListGroups", 5, statesFilter=list(states), typesFilter=list(types))
+        return {"error": answer["errorCode"], "groups": sorted(answer["groups"], key=lambda got: got["groupId"])}
 
     def describe_classic(self, group):
-        reader = self.connection.call(15, 6, array([string(group)]) + boolean(False) + TAGS)
-        reader.i32()
-        reader.uvarint()
-        got = {"error": reader.i16(), "message": reader.string(), "group": reader.string(), "state": reader.string(),
-               "type": reader.string(), "protocol": reader.string()}
-
-        def member():
-            got = [reader.string() for _ in range(4)] + [reader.data().hex()]
-            reader.data()
-            reader.tags()
-            return got
-        got["members"] = sorted(reader.array(member))
-        return got
+        got, = self.connection.ask("DescribeGroups", 6, groups=[group])["groups"]
+        for member in got["members"]:
+            member["memberMetadata"] = member["memberMetadata"].hex()
+            # Its topics come in any order.
+            del member["memberAssignment"]
+        return {**got, "members": sorted(got["members"], key=lambda member: member["memberId"])}
 
     def delete_group(self, group):
-        reader = self.connection.call(42, 2, array([string(group)]) + TAGS)
-        reader.i32()
-        reader.uvarint()
-        return {"group": reader.string(), "error": reader.i16()}
+        return self.connection.ask("DeleteGroups", 2, groupsNames=[group])["results"]
 
     def commit(self, group, member, epoch, topic, partitions, version=9, instance=None):
-        parts = array([i32(p) + i64(7) + i32(-1) + string("m") + TAGS for p in partitions])
-        named = string(topic) if version < 10 else self.ids[topic].bytes
-        body = string(group) + i32(epoch) + string(member) + string(instance) + array([named + parts + TAGS]) + TAGS
-        reader = self.connection.call(8, version, body)
-        reader.i32()
-
-        def topic_answer():
-            if version < 10:
-                reader.string()
-            else:
-                reader.uuid()
-
-            def partition():
-                got = (reader.i32(), reader.i16())
-                reader.tags()
-                return got
-            got = reader.array(partition)
-            reader.tags()
-            return got
-        return reader.array(topic_answer)
+        offsets = [{"partitionIndex": p, "committedOffset": 7, "committedMetadata": "m"} for p in partitions]
+        answer = self.connection.ask(
+            "OffsetCommit", version, groupId=group, generationIdOrMemberEpoch=epoch, memberId=member,
+            groupInstanceId=instance, topics=[{"name": topic, "topicId": self.ids[topic], "partitions": offsets}])
+        return [got["partitions"] for got in answer["topics"]]
 
     def fetch(self, group, member, epoch, topics, stable=False):
-        asked = array([string(name) + array(list(parts), i32) + TAGS for name, parts in topics])
-        body = array([string(group) + string(member) + i32(epoch) + asked + TAGS]) + boolean(stable) + TAGS
-        reader = self.connection.call(9, 9, body)
-        reader.i32()
-        reader.uvarint()
-        reader.string()
-
-        def topic_answer():
-            name = reader.string()
-
-            def partition():
-                got = (reader.i32(), reader.i64(), reader.i32(), reader.string(), reader.i16())
-                reader.tags()
-                return got
-            got = (name, reader.array(partition))
-            reader.tags()
-            return got
-        return {"topics": reader.array(topic_answer), "error": reader.i16()}
+        asked = [{"name": name, "partitionIndexes": list(parts)} for name, parts in topics]
+        answer = self.connection.ask("OffsetFetch", 9, requireStable=stable, groups=[
+            {"groupId": group, "memberId": member, "memberEpoch": epoch, "topics": asked}])
+        return answer["groups"]
 
     def join(self, group, member, topics, owned=None, instance=None, session=6000, rebalance=5000,
              protocol_type="consumer", protocol="range", metadata=None):
         metadata = subscription(topics, owned or {}) if metadata is None else metadata
-        protocols = array([string(protocol) + data(metadata) + TAGS])
-        body = (string(group) + i32(session) + i32(rebalance) + string(member) + string(instance)
-                + string(protocol_type) + protocols + string("test") + TAGS)
-        reader = self.connection.call(11, 9, body)
-        reader.i32()
-        got = {"error": reader.i16(), "generation": reader.i32(), "type": reader.string(),
-               "protocol": reader.string(), "leader": reader.string(), "skip": reader.boolean(),
-               "member": reader.string()}
-
-        def other():
-            got = (reader.string(), reader.string(), reader.data().hex())
-            reader.tags()
-            return got
-        got["members"] = sorted(reader.array(other), key=str)
-        return got
+        answer = self.connection.ask(
+            "JoinGroup", 9, groupId=group, sessionTimeoutMs=session, rebalanceTimeoutMs=rebalance, memberId=member,
+            groupInstanceId=instance, protocolType=protocol_type, reason="test",
+            protocols=[{"name": protocol, "metadata": metadata}])
+        members = [(got["memberId"], got["groupInstanceId"], got["metadata"].hex()) for got in answer["members"]]
+        return {"error": answer["errorCode"], "generation": answer["generationId"], "type": answer["protocolType"],
+                "protocol": answer["protocolName"], "leader": answer["leader"], "skip": answer["skipAssignment"],
+                "member": answer["memberId"], "members": sorted(members, key=str)}
 
     def sync(self, group, member, generation, instance=None, protocol_type="consumer", protocol="range", assignments=()):
-        given = array([string(to) + data(blob) + TAGS for to, blob in assignments])
-        body = (string(group) + i32(generation) + string(member) + string(instance) + string(protocol_type)
-                + string(protocol) + given + TAGS)
-        reader = self.connection.call(14, 5, body)
-        reader.i32()
-        got = {"error": reader.i16(), "type": reader.string(), "protocol": reader.string()}
-        got["assignment"] = assigned(reader.data())
-        return got
+        answer = self.connection.ask(
+            "SyncGroup", 5, groupId=group, generationId=generation, memberId=member, groupInstanceId=instance,
+            protocolType=protocol_type, protocolName=protocol,
+            assignments=[{"memberId": to, "assignment": blob} for to, blob in assignments])
+        return {"error": answer["errorCode"], "type": answer["protocolType"], "protocol": answer["protocolName"],
+                "assignment": assigned(answer["assignment"])}
 
     def classic_heartbeat(self, group, member, generation, instance=None):
-        reader = self.connection.call(12, 4, string(group) + i32(generation) + string(member) + string(instance) + TAGS)
-        reader.i32()
-        return reader.i16()
+        answer = self.connection.ask("Heartbeat", 4, groupId=group, generationId=generation, memberId=member,
+                                     groupInstanceId=instance)
+        return answer["errorCode"]
 
     def leave(self, group, members):
-        each = array([string(member) + string(instance) + string("test") + TAGS for member, instance in members])
-        reader = self.connection.call(13, 5, string(group) + each + TAGS)
-        reader.i32()
-        error = reader.i16()
+        answer = self.connection.ask("LeaveGroup", 5, groupId=group, members=[
+            {"memberId": member, "groupInstanceId": instance, "reason": "test"} for member, instance in members])
+        return {"error": answer["errorCode"], "members": answer["members"]}
 
-        def member():
-            got = (reader.string(), reader.string(), reader.i16())
-            reader.tags()
-            return got
-        return {"error": error, "members": reader.array(member)}
+
+def i16(number):
+    return struct.pack(">h", number)
+
+
+def i32(number):
+    return struct.pack(">i", number)
 
 
 def old_string(text):

@@ -42,6 +42,10 @@ class Field:
         number, _, versions = self.attributes["tag"].partition("@")
         return int(number) if _in_range(versions or self.versions, version) else None
 
+    def is_nullable_struct(self, version):
+        """A list of structs may be null; its structs are not."""
+        return self.has("nullable", version) and not self.kind.startswith("[]")
+
     def default(self, version):
         if self.kind.startswith("[]"):
             return None if self.attributes.get("default") == "null" else []
@@ -138,7 +142,10 @@ class _Writer:
             return self.length(None if data is None else len(data), "h") + (data or b"")
         if kind in ("bytes", "records"):
             return self.length(None if value is None else len(value), "i") + (value or b"")
-        return self.struct(self.message.structs[kind].fields, value)
+        fields = self.message.structs[kind].fields
+        if field.is_nullable_struct(self.version):
+            return b"\xff" if value is None else b"\1" + self.struct(fields, value)
+        return self.struct(fields, value)
 
     def struct(self, fields, values):
         unknown = set(values) - {field.name for field in fields}
@@ -188,10 +195,10 @@ class _Reader:
     def length(self, form):
         return self.varint() - 1 if self.flexible else self.number(form)
 
-    def value(self, kind):
+    def value(self, field, kind):
         if kind.startswith("[]"):
             count = self.length("i")
-            return None if count < 0 else [self.value(kind[2:]) for _ in range(count)]
+            return None if count < 0 else [self.value(field, kind[2:]) for _ in range(count)]
         if kind in _FORMATS:
             return self.number(_FORMATS[kind])
         if kind == "bool":
@@ -204,6 +211,8 @@ class _Reader:
         if kind in ("bytes", "records"):
             count = self.length("i")
             return None if count < 0 else self.take(count)
+        if field.is_nullable_struct(self.version) and self.number("b") < 0:
+            return None
         return self.struct(self.message.structs[kind].fields)
 
     def struct(self, fields):
@@ -212,14 +221,14 @@ class _Reader:
             if _in_range(field.versions, self.version):
                 tag = field.tag(self.version)
                 if tag is None:
-                    values[field.name] = self.value(field.kind)
+                    values[field.name] = self.value(field, field.kind)
                 else:
                     tagged[tag] = field
         if self.flexible:
             for _ in range(self.varint()):
                 tag, size = self.varint(), self.varint()
                 if tag in tagged:
-                    values[tagged[tag].name] = self.value(tagged[tag].kind)
+                    values[tagged[tag].name] = self.value(tagged[tag], tagged[tag].kind)
                 else:
                     self.take(size)
         return values

@@ -141,7 +141,7 @@ pub(super) fn dump(options: &DumpOptions, out: &mut dyn Write, doubts: &mut Doub
             "timeindex" => indexes::dump_time_index(path, options, out, doubts)?,
             "snapshot" => indexes::dump_producer_snapshot(&std::fs::read(path).map_err(say_path)?, out)?,
             "txnindex" => indexes::dump_transaction_index(&std::fs::read(path).map_err(say_path)?, out)?,
-            _ => eprintln!("Ignoring unknown file {}", path.display()),
+            _ => super::say(&format_args!("Ignoring unknown file {}", path.display())),
         }
     }
     Ok(())

@@ -230,18 +230,18 @@ pub(super) fn dump_transaction_index(bytes: &[u8], out: &mut dyn Write) -> Resul
 
 pub(super) fn dump_producer_snapshot(bytes: &[u8], out: &mut dyn Write) -> Result<(), CliError> {
     if bytes.len() < PRODUCER_SNAPSHOT_HEADER_SIZE {
-        eprintln!(
+        super::say(&format_args!(
             "Snapshot is corrupt: {} bytes are less than its header",
             bytes.len()
-        );
+        ));
         return Ok(());
     }
     let stored = i32_at(bytes, 2) as u32;
     let computed = crc32c::crc32c(&bytes[6..]);
     if stored != computed {
-        eprintln!(
+        super::say(&format_args!(
             "Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored}. Computed crc: {computed}"
-        );
+        ));
         return Ok(());
     }
     for entry in bytes[PRODUCER_SNAPSHOT_HEADER_SIZE..].chunks_exact(PRODUCER_ENTRY_SIZE) {

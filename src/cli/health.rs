@@ -37,7 +37,7 @@ pub(super) fn run(arguments: Vec<OsString>) -> Result<(), CliError> {
         Some(server) => Health::Broker(
             parse_host_port(&server).ok_or_else(|| CliError::new(format!("{server}: expected HOST:PORT")))?,
         ),
-        None => docker::health_address(std::env::vars())?,
+        None => docker::health_address(super::environment())?,
     };
     let (checked, (host, port)) = match &node {
         Health::Broker(address) => (check_broker(address), address),

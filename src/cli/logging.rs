@@ -17,6 +17,9 @@ pub(super) fn init() {
         .with_env_filter(filter)
         .with_filter_reloading()
         .with_ansi(std::io::stdout().is_terminal())
+        // A line that nobody reads any more (`kavka | head`) is none to write on stderr, whose reader may be gone too: that
+        // would be a panic of the thread that logs.
+        .log_internal_errors(false)
         .with_target(false);
     let reload = builder.reload_handle();
     let is_first = builder.try_init().is_ok();

@@ -85,17 +85,29 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         }
         "docker-run" => {
             arguments.remove(0);
-            docker::run(std::env::vars(), arguments)
+            docker::run(environment(), arguments)
         }
         _ => start::run(arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            say(&error);
             ExitCode::FAILURE
         }
     }
+}
+
+/// The process's variables; what is not UTF-8 in them is replaced, as in Java.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    std::env::vars_os().map(move |(name, value)| (text(name), text(value)))
+}
+
+/// A line on stderr, if anybody reads it: `eprintln!` would panic where nobody does.
+fn say(line: &dyn Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Random bits from the system, for ids that must never meet.

@@ -9,19 +9,22 @@
 //! while idle, or let one connection's trouble reach another.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::RequestHandler;
 use super::connection_quota::Usage;
 use super::frame::{Frame, FrameError, FrameReader};
 use super::sendfile::write_frame;
+use super::{Handling, RequestHandler};
 use crate::api::reply::{BoxFuture, EncodeError};
 use crate::api::{Answer, ConnectionContext, RequestError, ResponseFrame};
 
@@ -52,6 +55,9 @@ pub enum ConnectionEnd {
     Request(#[from] RequestError),
     #[error(transparent)]
     Encode(#[from] EncodeError),
+    /// A mistake of ours; the hook has printed where.
+    #[error("handling a request panicked")]
+    Panicked,
     #[error("writing failed: {0}")]
     Write(io::Error),
 }
@@ -61,9 +67,20 @@ impl ConnectionEnd {
     pub fn is_misbehaviour(&self) -> bool {
         match self {
             Self::Frame(FrameError::NegativeSize(_) | FrameError::TooLarge { .. }) => true,
-            Self::Request(_) | Self::Encode(_) | Self::Evicted => true,
+            Self::Request(_) | Self::Encode(_) | Self::Evicted | Self::Panicked => true,
             Self::PeerClosed | Self::Idle | Self::Shutdown | Self::Write(_) => false,
             Self::Frame(FrameError::Io(_)) => false,
+        }
+    }
+
+    /// Whether only what comes last on the connection is wrong: the requests before it have their answers.
+    fn leaves_earlier_answers(&self) -> bool {
+        match self {
+            Self::Frame(FrameError::NegativeSize(_) | FrameError::TooLarge { .. }) => true,
+            Self::Request(_) | Self::Panicked | Self::PeerClosed | Self::Shutdown => true,
+            // An answer that is lost must not be followed by another, and nobody reads what cannot be written.
+            Self::Encode(_) | Self::Write(_) | Self::Frame(FrameError::Io(_)) => false,
+            Self::Idle | Self::Evicted => false,
         }
     }
 }
@@ -97,7 +114,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Serves until the connection ends; what is pending then is sent before a shutdown.
+    /// Serves until the connection ends; what is pending then is sent, for its requests are done: their client must not repeat them.
     pub async fn run(mut self) -> ConnectionEnd {
         let usage = self.usage.clone();
         let evicted = async {
@@ -109,14 +126,25 @@ impl Connection {
         let mut pending = VecDeque::new();
         tokio::select! {
             biased;
-            served = self.serve(&mut pending) => match served {
-                Ok(()) => ConnectionEnd::PeerClosed,
-                Err(end) => end,
-            },
+            end = self.serve_and_finish(&mut pending) => end,
             () = evicted => ConnectionEnd::Evicted,
         }
     }
 
+    async fn serve_and_finish(&mut self, pending: &mut VecDeque<Pending>) -> ConnectionEnd {
+        let end = match self.serve(pending).await {
+            Ok(()) => ConnectionEnd::PeerClosed,
+            Err(end) => end,
+        };
+        if end.leaves_earlier_answers()
+            && let Err(failed) = self.finish(pending).await
+        {
+            tracing::debug!("the last answers of a connection were not sent: {failed}");
+        }
+        end
+    }
+
+    /// `Ok`: the peer has closed.
     async fn serve(&mut self, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
         // Both wait over all requests: neither a timer nor a watch is touched per request.
         let mut shutdown = self.shutdown.clone();
@@ -129,10 +157,7 @@ impl Connection {
             let may_read = pending.len() < PENDING_ANSWERS_MAX;
             tokio::select! {
                 biased;
-                _ = &mut stopped => {
-                    self.finish(pending).await?;
-                    return Err(ConnectionEnd::Shutdown);
-                }
+                _ = &mut stopped => return Err(ConnectionEnd::Shutdown),
                 answer = front(pending), if !pending.is_empty() => {
                     idle.touch();
                     pending.pop_front();
@@ -140,7 +165,7 @@ impl Connection {
                 }
                 frame = self.reader.next(&self.stream), if may_read => {
                     let Some(frame) = frame.map_err(ConnectionEnd::Frame)? else {
-                        return self.finish(pending).await;
+                        return Ok(());
                     };
                     idle.touch();
                     self.handle(frame, pending).await?;
@@ -161,7 +186,7 @@ impl Connection {
         let Frame { bytes, memory } = frame;
         let handler = self.handler.clone();
         let context = self.context.clone();
-        let mut handling = handler.handle(&context, bytes);
+        let mut handling = pin!(without_panic(handler.handle(&context, bytes)));
         let answer = loop {
             tokio::select! {
                 biased;
@@ -172,7 +197,6 @@ impl Connection {
                 }
             }
         };
-        drop(handling);
         drop(memory);
         match answer {
             Answer::Ready(frame) => pending.push_back(Pending::Ready(frame)),
@@ -194,11 +218,7 @@ impl Connection {
                 break;
             };
             bytes += frame.bytes.len();
-            if let Err(end) = self.handle(frame, pending).await {
-                // What came before is done: its client must not repeat it.
-                self.write_ready(pending).await?;
-                return Err(end);
-            }
+            self.handle(frame, pending).await?;
         }
         Ok(())
     }
@@ -282,6 +302,18 @@ impl IdleWatch {
         }
         self.max.is_some_and(|max| self.last_active.elapsed() >= max)
     }
+}
+
+/// What the handler says; a panic ends this connection alone, and not before its earlier answers are sent.
+async fn without_panic(mut handling: Handling<'_>) -> Result<Answer, ConnectionEnd> {
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(context)));
+        match polled {
+            Ok(polled) => polled.map_err(ConnectionEnd::Request),
+            Err(_) => Poll::Ready(Err(ConnectionEnd::Panicked)),
+        }
+    })
+    .await
 }
 
 /// The answer at the front, when it is there; it stays at the front. Cancel-safe.

@@ -238,18 +238,32 @@ fn requests_in_flight_of_mixed_sizes_are_answered_each_and_in_order() {
     sending.join().unwrap();
 }
 
-/// A client that lost the answer to a produce would send it again.
+/// A client that lost the answer to a produce would send it again. The end of a connection is a request that is refused, one
+/// that panics (a mistake of ours), or a size that cannot be.
 #[test]
 fn answers_before_a_request_that_ends_the_connection_are_sent() {
     let node = Node::start(config(), Puppet::default());
-    for bad in [framed(b"bad"), Bytes::from_static(b"\x7f\xff\xff\xff")] {
-        for before in 1..=2 {
+    for bad in [
+        framed(b"bad"),
+        framed(b"p"),
+        Bytes::from_static(b"\x7f\xff\xff\xff"),
+        Bytes::from_static(b"\xff\xff\xff\xff"),
+    ] {
+        for before in ["e", "ee", "l", "el", "le", "ll", "ele"] {
             let mut stream = node.connect();
-            let mut bytes = framed(b"e").repeat(before);
+            let mut bytes = Vec::new();
+            for request in before.bytes() {
+                bytes.extend_from_slice(&framed(&[request]));
+            }
             bytes.extend_from_slice(&bad);
             stream.write_all(&bytes).unwrap();
-            for _ in 0..before {
-                assert_eq!(receive(&mut stream), b"e");
+            let later = before.matches('l').count();
+            wait_until("handled", || node.puppet.waiting() == later);
+            for _ in 0..later {
+                node.puppet.release(0);
+            }
+            for request in before.bytes() {
+                assert_eq!(receive(&mut stream), [request], "{before} before {bad:?}");
             }
             let mut rest = Vec::new();
             // Closed, or reset where what was sent is left unread.

@@ -1,6 +1,7 @@
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -143,7 +144,15 @@ fn no_op() -> VersionedRecord {
 }
 
 fn open(disk: &Arc<dyn Disk>, log_dir: &Path, config: RaftConfig) -> Result<RaftClient, RaftError> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    open_by(Arc::new(SystemClock::new()), disk, log_dir, config)
+}
+
+fn open_by(
+    clock: Arc<dyn Clock>,
+    disk: &Arc<dyn Disk>,
+    log_dir: &Path,
+    config: RaftConfig,
+) -> Result<RaftClient, RaftError> {
     let manager = LogManager::open(
         LogManagerConfig::new(vec![log_dir.to_owned()]),
         Arc::clone(disk),
@@ -329,6 +338,48 @@ fn full_disk_makes_changes_wait_and_reads_go_on_until_there_is_room() {
     let client = open(&disk, &log_dir, config()).unwrap();
     let led = until_leader(&listen(&client));
     assert!(led.batches.iter().any(|batch| batch.last_offset == last));
+    client.shutdown();
+}
+
+/// How often the raft thread looks at the clock tells how often it wakes.
+struct CountingClock {
+    system: SystemClock,
+    looks: AtomicUsize,
+}
+
+impl Clock for CountingClock {
+    fn now_ms(&self) -> i64 {
+        self.system.now_ms()
+    }
+
+    fn monotonic_ms(&self) -> i64 {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.system.monotonic_ms()
+    }
+}
+
+/// The time of the next try stayed in the past, and the thread woke without a pause until something was written.
+#[test]
+fn leader_that_resigns_on_a_full_disk_sleeps_until_it_is_elected_again() {
+    let (sim, disk, log_dir) = simulated();
+    let clock = Arc::new(CountingClock {
+        system: SystemClock::new(),
+        looks: AtomicUsize::new(0),
+    });
+    let client = open_by(clock.clone(), &disk, &log_dir, config()).unwrap();
+    let events = listen(&client);
+    let led = until_leader(&events);
+    sim.fail_from(SimOperation::Write, 0, io::ErrorKind::StorageFull);
+    client.append(led.epoch, vec![feature(2)]).unwrap();
+    block_on(client.handle_describe_quorum()).unwrap();
+    client.resign(led.epoch);
+    // Answered, so the thread has resigned.
+    let _ = block_on(client.handle_describe_quorum());
+    sim.heal();
+    let before = clock.looks.load(Ordering::Relaxed);
+    while !matches!(next(&events), Event::Leader(leader) if leader.leader_id == Some(1)) {}
+    let looks = clock.looks.load(Ordering::Relaxed) - before;
+    assert!(looks < 1000, "{looks} looks at the clock in one election timeout");
     client.shutdown();
 }
 

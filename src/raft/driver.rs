@@ -280,6 +280,7 @@ impl Driver {
             }
             Output::CloseEpoch => {
                 self.unwritten.clear();
+                self.retry_ms = None;
                 self.shared.close_epoch(self.node.epoch());
                 Ok(())
             }

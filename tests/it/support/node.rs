@@ -21,6 +21,7 @@ pub struct Node {
     overrides: Vec<(String, String)>,
     /// What the process is started through: a command that runs its arguments.
     launcher: Vec<String>,
+    is_read: bool,
     output: Arc<Mutex<String>>,
 }
 
@@ -63,6 +64,14 @@ impl Node {
         node
     }
 
+    /// The same with an output that nobody reads: writing to it fails.
+    pub fn start_unread(overrides: &[(&str, &str)]) -> Node {
+        let mut node = Node::new(Vec::new(), overrides);
+        node.is_read = false;
+        node.start_again();
+        node
+    }
+
     /// Starts node 1 on a copy of a data directory; with `static_quorum` its controller stands in controller.quorum.voters.
     pub fn start_on(data: &Path, static_quorum: bool) -> Node {
         let mut node = Node::new(Vec::new(), &[]);
@@ -89,6 +98,7 @@ impl Node {
             directory: Arc::new(tempfile::tempdir().unwrap()),
             overrides,
             launcher,
+            is_read: true,
             output: Arc::default(),
         }
     }
@@ -149,6 +159,7 @@ impl Node {
         ]
         .into_iter()
         .flatten()
+        .filter(|_| self.is_read)
         {
             let output = Arc::clone(&self.output);
             std::thread::spawn(move || {
