@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::connection_quota::Usage;
+use super::connection_quota::{RequestBytes, Usage};
 use super::frame::{Frame, FrameError, FrameReader};
 use super::sendfile::write_frame;
 use super::{Handling, RequestHandler};
@@ -45,7 +45,7 @@ pub enum ConnectionEnd {
     PeerClosed,
     #[error("idle for longer than connections.max.idle.ms")]
     Idle,
-    #[error("it was used least recently, and its place was needed")]
+    #[error("its place or its memory was needed")]
     Evicted,
     #[error("the node shuts down")]
     Shutdown,
@@ -104,6 +104,8 @@ pub struct Connection {
     pub context: Arc<ConnectionContext>,
     pub stream: TcpStream,
     pub reader: FrameReader,
+    /// What the request at hand takes of the memory for large ones.
+    pub request_bytes: RequestBytes,
     pub handler: Arc<dyn RequestHandler>,
     /// `None`: for ever.
     pub max_idle: Option<Duration>,
@@ -163,7 +165,7 @@ impl Connection {
                     pending.pop_front();
                     self.write(answer?).await?;
                 }
-                frame = self.reader.next(&self.stream), if may_read => {
+                frame = self.reader.next(&self.stream, &mut self.request_bytes), if may_read => {
                     let Some(frame) = frame.map_err(ConnectionEnd::Frame)? else {
                         return Ok(());
                     };
@@ -184,6 +186,9 @@ impl Connection {
     /// Runs one request to the end of its first stage; answers before it go on being written meanwhile.
     async fn handle(&mut self, frame: Frame, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
         let Frame { bytes, memory } = frame;
+        if bytes.len() >= RequestBytes::LARGE {
+            self.request_bytes.set(bytes.len());
+        }
         let handler = self.handler.clone();
         let context = self.context.clone();
         let mut handling = pin!(without_panic(handler.handle(&context, bytes)));
@@ -198,6 +203,7 @@ impl Connection {
             }
         };
         drop(memory);
+        self.request_bytes.set(0);
         match answer {
             Answer::Ready(frame) => pending.push_back(Pending::Ready(frame)),
             Answer::Later(later) => pending.push_back(Pending::Later(later)),

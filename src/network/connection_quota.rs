@@ -5,12 +5,13 @@
 //! was used least recently on another listener is closed for it.
 //!
 //! Before the process runs out of descriptors, which would take its log directories offline, every new connection is let in at the cost of
-//! the least recently used one. Apache Kafka has no such bound.
+//! the least recently used one. And before requests that come slowly (or are handled slowly) fill the memory, the connection whose
+//! request is at it for longest is closed. Apache Kafka has neither bound.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -22,6 +23,9 @@ use super::NetworkError;
 pub struct ConnectionQuota {
     /// What the process has descriptors for.
     open_max: usize,
+    /// Of large requests that have come in part or are handled, over all connections.
+    request_bytes: AtomicUsize,
+    request_bytes_max: usize,
     state: Mutex<State>,
     slot_freed: Notify,
 }
@@ -61,7 +65,7 @@ struct State {
     /// Those that may be closed for another.
     evictable: HashMap<u64, Arc<Usage>>,
     /// Told to end, but still counted.
-    evicted: usize,
+    leaving: HashMap<u64, Arc<Usage>>,
 }
 
 /// When a connection was used last, and whether it must make room.
@@ -70,6 +74,9 @@ pub struct Usage {
     opened: Instant,
     /// Nanoseconds after `opened`.
     last_used: AtomicU64,
+    /// What has come of a large request, and since when (nanoseconds after `opened`).
+    request_bytes: AtomicUsize,
+    request_began: AtomicU64,
     evicted: Notify,
 }
 
@@ -78,13 +85,18 @@ impl Usage {
         Arc::new(Self {
             opened: Instant::now(),
             last_used: AtomicU64::new(0),
+            request_bytes: AtomicUsize::new(0),
+            request_began: AtomicU64::new(0),
             evicted: Notify::new(),
         })
     }
 
     pub fn touch(&self, now: Instant) {
-        let nanoseconds = u64::try_from((now - self.opened).as_nanos()).unwrap_or(u64::MAX);
-        self.last_used.store(nanoseconds, Ordering::Relaxed);
+        self.last_used.store(self.age_at(now), Ordering::Relaxed);
+    }
+
+    fn age_at(&self, now: Instant) -> u64 {
+        u64::try_from((now - self.opened).as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Until the connection must make room.
@@ -94,6 +106,61 @@ impl Usage {
 
     fn last_used(&self) -> Instant {
         self.opened + std::time::Duration::from_nanos(self.last_used.load(Ordering::Relaxed))
+    }
+
+    /// Since when a large request is here in part; `None`: there is none.
+    fn request_began(&self) -> Option<Instant> {
+        let began = std::time::Duration::from_nanos(self.request_began.load(Ordering::Relaxed));
+        (self.request_bytes.load(Ordering::Relaxed) > 0).then(|| self.opened + began)
+    }
+}
+
+/// What one connection's request takes of the memory; given back when dropped.
+#[derive(Debug)]
+pub struct RequestBytes {
+    quota: Arc<ConnectionQuota>,
+    usage: Option<Arc<Usage>>,
+    bytes: usize,
+}
+
+impl RequestBytes {
+    /// Smaller requests are not counted: all that connections can hold of them is little.
+    pub const LARGE: usize = 64 * 1024;
+
+    /// What has come of the request at hand, or 0 when it is done. Over the bound the connection whose request is here for longest
+    /// is told to end: this one, too, if it is.
+    pub fn set(&mut self, bytes: usize) {
+        if bytes == self.bytes {
+            return;
+        }
+        if let Some(usage) = &self.usage {
+            if self.bytes == 0 {
+                usage
+                    .request_began
+                    .store(usage.age_at(Instant::now()), Ordering::Relaxed);
+            }
+            usage.request_bytes.store(bytes, Ordering::Relaxed);
+        }
+        let total = &self.quota.request_bytes;
+        if bytes < self.bytes {
+            total.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.bytes = bytes;
+            return;
+        }
+        let before = total.fetch_add(bytes - self.bytes, Ordering::Relaxed);
+        let after = before + (bytes - self.bytes);
+        self.bytes = bytes;
+        if after > self.quota.request_bytes_max {
+            self.quota
+                .state()
+                .make_room_for_requests(after, self.quota.request_bytes_max);
+        }
+    }
+}
+
+impl Drop for RequestBytes {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 
@@ -110,15 +177,25 @@ impl ConnectionSlot {
     pub fn usage(&self) -> Option<Arc<Usage>> {
         self.evictable.as_ref().map(|(_, usage)| usage.clone())
     }
+
+    pub fn request_bytes(&self) -> RequestBytes {
+        RequestBytes {
+            quota: self.quota.clone(),
+            usage: self.usage(),
+            bytes: 0,
+        }
+    }
 }
 
 impl ConnectionQuota {
-    /// Three limits of the configuration, and `open_max`: how many connections the process has descriptors for.
+    /// Three limits of the configuration; `open_max`: how many connections the process has descriptors for; and the bound of
+    /// [`RequestBytes`].
     pub fn new(
         max_connections: i32,
         per_ip_max: i32,
         overrides: &str,
         open_max: usize,
+        request_bytes_max: usize,
     ) -> Result<Arc<Self>, NetworkError> {
         let state = State {
             limits: Limits::new(max_connections, per_ip_max, overrides)?,
@@ -126,9 +203,16 @@ impl ConnectionQuota {
         };
         Ok(Arc::new(Self {
             open_max: open_max.max(1),
+            request_bytes: AtomicUsize::new(0),
+            request_bytes_max,
             state: Mutex::new(state),
             slot_freed: Notify::new(),
         }))
+    }
+
+    /// Of large requests that are here, over all connections.
+    pub fn request_bytes(&self) -> usize {
+        self.request_bytes.load(Ordering::Relaxed)
     }
 
     /// Other limits from now on. Connections that are over them stay until another needs their place.
@@ -203,15 +287,33 @@ impl ConnectionQuota {
 impl State {
     /// Tells those that were used least recently to end, until the rest are no more than `max`.
     fn make_room(&mut self, max: usize) {
-        while self.total - self.evicted > max {
+        while self.total - self.leaving.len() > max {
             let oldest = self.evictable.iter().min_by_key(|(_, usage)| usage.last_used());
             let Some(id) = oldest.map(|(id, _)| *id) else {
                 return;
             };
-            if let Some(usage) = self.evictable.remove(&id) {
-                usage.evicted.notify_one();
-                self.evicted += 1;
-            }
+            self.evict(id);
+        }
+    }
+
+    /// The same with those whose requests are here for longest, until what the rest has of `total` is no more than `max`.
+    fn make_room_for_requests(&mut self, total: usize, max: usize) {
+        let bytes_of = |usage: &Arc<Usage>| usage.request_bytes.load(Ordering::Relaxed);
+        let mut left = total.saturating_sub(self.leaving.values().map(bytes_of).sum());
+        while left > max {
+            let began = |(id, usage): (&u64, &Arc<Usage>)| usage.request_began().map(|began| (began, *id));
+            let Some((_, id)) = self.evictable.iter().filter_map(began).min() else {
+                return;
+            };
+            left = left.saturating_sub(self.evictable.get(&id).map_or(0, bytes_of));
+            self.evict(id);
+        }
+    }
+
+    fn evict(&mut self, id: u64) {
+        if let Some(usage) = self.evictable.remove(&id) {
+            usage.evicted.notify_one();
+            self.leaving.insert(id, usage);
         }
     }
 }
@@ -223,7 +325,7 @@ impl Drop for ConnectionSlot {
         if let Some((id, _)) = &self.evictable
             && state.evictable.remove(id).is_none()
         {
-            state.evicted -= 1;
+            state.leaving.remove(id);
         }
         if let Some(count) = state.per_ip.get_mut(&self.address) {
             *count -= 1;

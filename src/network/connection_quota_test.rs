@@ -5,7 +5,7 @@ fn quota_of(
     per_ip_max: i32,
     overrides: &str,
 ) -> Result<Arc<ConnectionQuota>, NetworkError> {
-    ConnectionQuota::new(max_connections, per_ip_max, overrides, usize::MAX)
+    ConnectionQuota::new(max_connections, per_ip_max, overrides, usize::MAX, usize::MAX)
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -94,7 +94,7 @@ async fn connection_that_makes_room_is_not_told_twice() {
     let _protected = quota.admit(ip("127.0.0.1"), true).await.unwrap();
     let counts = || {
         let state = quota.state();
-        (state.total, state.evicted, state.evictable.len())
+        (state.total, state.leaving.len(), state.evictable.len())
     };
     assert_eq!(counts(), (3, 1, 1));
     drop(others);
@@ -118,7 +118,7 @@ async fn raised_total_lets_those_in_who_wait() {
 #[tokio::test(start_paused = true)]
 async fn connection_over_what_may_be_open_takes_the_place_of_the_least_recently_used() {
     for is_protected in [false, true] {
-        let quota = ConnectionQuota::new(i32::MAX, i32::MAX, "", 2).unwrap();
+        let quota = ConnectionQuota::new(i32::MAX, i32::MAX, "", 2, usize::MAX).unwrap();
         let least_used = quota.admit(ip("127.0.0.1"), false).await.unwrap();
         tokio::time::advance(std::time::Duration::from_millis(1)).await;
         let other = quota.admit(ip("127.0.0.1"), false).await.unwrap();

@@ -13,6 +13,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::connection_quota::RequestBytes;
+
 /// One read's share of the stack; also what a large frame is copied of at most.
 const SMALL_READ: usize = 4096;
 /// Reserved on a promise; the rest when this much has come.
@@ -143,6 +145,11 @@ impl FrameBuffer {
         })
     }
 
+    /// What has come of a frame that is not whole.
+    fn partial_bytes(&self) -> usize {
+        self.partial.as_ref().map_or(0, |partial| partial.buffer.len())
+    }
+
     /// Adds bytes that were read elsewhere.
     pub fn fill(&mut self, mut bytes: &[u8]) {
         if let Some(partial) = &mut self.partial {
@@ -204,8 +211,13 @@ impl FrameReader {
         self.bytes_read
     }
 
-    /// The next frame, or `None` when the peer has closed (in the middle of a frame, too). Cancel-safe.
-    pub async fn next(&mut self, stream: &TcpStream) -> Result<Option<Frame>, FrameError> {
+    /// The next frame, or `None` when the peer has closed (in the middle of a frame, too). `held` is told how much of a large one
+    /// is here; it stays so when the frame is whole. Cancel-safe.
+    pub async fn next(
+        &mut self,
+        stream: &TcpStream,
+        held: &mut RequestBytes,
+    ) -> Result<Option<Frame>, FrameError> {
         loop {
             if let Some(size) = self.buffer.next_size()? {
                 let memory = self.memory.reserve(size).await;
@@ -217,6 +229,10 @@ impl FrameReader {
             stream.readable().await?;
             if self.read(stream)? == Some(0) {
                 return Ok(None);
+            }
+            let partial_bytes = self.buffer.partial_bytes();
+            if partial_bytes >= RequestBytes::LARGE {
+                held.set(partial_bytes);
             }
         }
     }

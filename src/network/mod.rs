@@ -5,20 +5,22 @@
 //!   connection      one task a connection: frame -> handler -> answers in the order of the requests
 //!     frame         the next frame off the socket, into one buffer
 //!     sendfile      a response onto the socket, file ranges by sendfile
-//!   connection_quota   max.connections, max.connections.per.ip
+//!   connection_quota   max.connections, max.connections.per.ip, memory of requests that come slowly
+//! memory            how much that is
 //! descriptors       the process's limit of open files
 //! log_limiter       one line a mishap, but not a thousand a second
 //! ```
 //!
 //! Bounds: a connection has one request in work and at most [`connection::PENDING_ANSWERS_MAX`] answers waiting for their turn; an
-//! idle one holds no buffer; bytes of requests over all connections stay under `queued.max.request.bytes`. A frame that cannot
-//! be one, or whose handler refuses it, closes that connection and no other.
+//! idle one holds no buffer; bytes of requests over all connections stay under `queued.max.request.bytes` and a share of the memory.
+//! A frame that cannot be one, or whose handler refuses it, closes that connection and no other.
 
 pub mod connection;
 pub mod connection_quota;
 pub mod descriptors;
 pub mod frame;
 pub mod log_limiter;
+pub mod memory;
 pub mod sendfile;
 pub mod socket_server;
 

@@ -45,6 +45,8 @@ pub struct NetworkConfig {
     pub inter_broker_listener_name: String,
     /// How many connections there are descriptors for.
     pub open_connections_max: usize,
+    /// The memory for large requests that have come in part or are being handled.
+    pub request_bytes_max: usize,
 }
 
 impl From<&KafkaConfig> for NetworkConfig {
@@ -61,6 +63,9 @@ impl From<&KafkaConfig> for NetworkConfig {
             max_connections_per_ip_overrides: config.max_connections_per_ip_overrides.clone(),
             inter_broker_listener_name: config.inter_broker_listener_name.clone(),
             open_connections_max: usize::MAX,
+            request_bytes_max: super::memory::request_bytes_max(
+                usize::try_from(config.socket_request_max_bytes).unwrap_or(0),
+            ),
         }
     }
 }
@@ -174,6 +179,7 @@ impl Limits {
             config.max_connections_per_ip,
             &config.max_connections_per_ip_overrides,
             open_connections_max,
+            config.request_bytes_max,
         )?;
         Ok(Self {
             quota,
@@ -397,6 +403,7 @@ impl Acceptor {
                 shared.config.socket_request_max_bytes.max(0) as usize,
                 shared.limits(self.scope).memory.clone(),
             ),
+            request_bytes: slot.request_bytes(),
             handler: shared.handler.clone(),
             max_idle: u64::try_from(shared.config.connections_max_idle_ms)
                 .ok()

@@ -91,6 +91,7 @@ fn config() -> NetworkConfig {
         max_connections_per_ip_overrides: String::new(),
         inter_broker_listener_name: "PLAINTEXT".to_owned(),
         open_connections_max: usize::MAX,
+        request_bytes_max: usize::MAX,
     }
 }
 
@@ -472,6 +473,42 @@ fn request_memory_in_use_holds_other_requests_back() {
     assert_eq!(receive(&mut held), large);
 }
 
+/// What comes slowly fills the memory, however large a share of it the configuration allows: the slowest makes room.
+#[test]
+fn large_requests_over_the_memory_close_the_one_that_is_at_it_for_longest() {
+    let node = Node::start(
+        NetworkConfig {
+            request_bytes_max: 1_000_000,
+            ..config()
+        },
+        Puppet::default(),
+    );
+    let quota = node.server.shared.broker_limits.quota.clone();
+    let begin = |size: usize, sent: usize, total: usize| {
+        let mut stream = node.connect();
+        let request = framed(&vec![b'e'; size]);
+        stream.write_all(&request[..4 + sent]).unwrap();
+        wait_until("it is read", || quota.request_bytes() == total);
+        (stream, request.slice(4 + sent..))
+    };
+    let (mut slowest, _) = begin(800_000, 500_000, 500_000);
+    let (mut other, rest_of_other) = begin(600_000, 400_000, 900_000);
+    // Small ones are not counted.
+    let mut small = node.connect();
+    send(&mut small, b"e");
+    assert_eq!(receive(&mut small), b"e");
+    let (mut last, rest_of_last) = begin(300_000, 200_000, 600_000);
+    assert_closed(&mut slowest);
+    for (stream, rest, size) in [
+        (&mut other, rest_of_other, 600_000),
+        (&mut last, rest_of_last, 300_000),
+    ] {
+        stream.write_all(&rest).unwrap();
+        assert_eq!(receive(stream).len(), size);
+    }
+    wait_until("all is given back", || quota.request_bytes() == 0);
+}
+
 #[test]
 fn shutdown_sends_what_is_pending_and_closes() {
     let node = Node::start(config(), Puppet::default());
@@ -481,7 +518,9 @@ fn shutdown_sends_what_is_pending_and_closes() {
     wait_until("handled", || node.puppet.waiting() == 1);
     let ended = node.runtime.spawn(node.server.shutdown(Duration::from_secs(20)));
     assert_closed(&mut idle);
-    assert!(std::net::TcpStream::connect(node.address).is_err());
+    wait_until("nobody is let in any more", || {
+        std::net::TcpStream::connect(node.address).is_err()
+    });
     node.puppet.release(0);
     assert_eq!(receive(&mut stream), b"l");
     assert_closed(&mut stream);
