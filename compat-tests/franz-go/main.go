@@ -30,12 +30,30 @@ func withAdmin(use func(*kadm.Client) error) error {
 	return use(kadm.NewClient(client))
 }
 
+// create waits until the broker knows the topic: Apache Kafka's controller answers before.
 func create(ctx context.Context, prefix string, partitions int32) (string, error) {
 	topic := results.Unique(prefix)
 	return topic, withAdmin(func(admin *kadm.Client) error {
-		_, err := admin.CreateTopic(ctx, partitions, 1, nil, topic)
-		return err
+		if _, err := admin.CreateTopic(ctx, partitions, 1, nil, topic); err != nil {
+			return err
+		}
+		return awaitPartitions(ctx, admin, topic, int(partitions))
 	})
+}
+
+func awaitPartitions(ctx context.Context, admin *kadm.Client, topic string, partitions int) error {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		topics, err := admin.ListTopics(ctx, topic)
+		if err == nil {
+			err = topics.Error()
+		}
+		if err == nil {
+			err = equal("partitions", len(topics[topic].Partitions), partitions)
+		}
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 func produce(ctx context.Context, topic string, values []string, options ...kgo.Opt) error {
@@ -242,11 +260,7 @@ func admin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		details, err := admin.ListTopics(ctx, topic)
-		if err != nil {
-			return err
-		}
-		if err := equal("partitions", len(details[topic].Partitions), 5); err != nil {
+		if err := awaitPartitions(ctx, admin, topic, 5); err != nil {
 			return err
 		}
 		deleted, err := admin.DeleteTopics(ctx, topic)
