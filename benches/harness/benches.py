@@ -362,6 +362,34 @@ def load_of_a_million(round, system):
         round.lower("load of a million commits", "ms", float(told[1]))
 
 
+@bench("transactions", rounds=3, seconds=75, systems=("apache", "kavka"))
+def transactions(round, system):
+    """Small transactions (one record, then the commit) of one producer and of 50; large ones that are committed every 100 ms."""
+    topic = system.topic(6)
+    options = {"topic": topic, "partitions": 6}
+    system.load("transactions", producers=50, seconds=round.seconds(8 if system.kind == "apache" else 2), **options)
+    for producers in (1, 50):
+        label = f"{producers} producer{'s' if producers > 1 else ''}"
+        if not round.wants(f"transactions {label}"):
+            continue
+        done = system.load("transactions", producers=producers, seconds=round.seconds(5), **options)
+        count = done["transactions"]
+        round.higher(f"small transactions, {label}", "/s", count / done["seconds"])
+        round.lower(f"small transactions, {label}: CPU", "s/million", done["broker_cpu_seconds"] / count * 1e6)
+        for name, key in (("commit", "commit_us"), ("transaction", "transaction_us")):
+            for quantile in ("p50", "p99"):
+                round.lower(f"{label}: {name} {quantile}", "us", done[key][quantile])
+    if not round.wants("transactions 100 ms"):
+        return
+    options |= {"producers": 4, "interval_ms": 100, "record_size": 1024, "batch_records": 16}
+    system.load("transactions", seconds=round.seconds(4 if system.kind == "apache" else 1), **options)
+    done = system.load("transactions", seconds=round.seconds(5), **options)
+    size = done["produced_bytes"]
+    round.higher("1 KiB, 4 producers, a commit every 100 ms: throughput", "MB/s", size / MB / done["seconds"])
+    round.lower("1 KiB, 4 producers, a commit every 100 ms: CPU", "s/GB", done["broker_cpu_seconds"] / (size / GB))
+    round.lower("1 KiB, 4 producers, a commit every 100 ms: commit p99", "us", done["commit_us"]["p99"])
+
+
 @bench("cold", rounds=3, seconds=40)
 def cold(round, system):
     """Reads from the disk, the page cache dropped before."""

@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 
 /// Bytes of a batch's header; the crc is at 17 and covers all from 21.
 pub const BATCH_HEADER: usize = 61;
-const CRC_AT: usize = 17;
-const CRC_FROM: usize = 21;
+pub const CRC_AT: usize = 17;
+pub const CRC_FROM: usize = 21;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {

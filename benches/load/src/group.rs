@@ -1,11 +1,11 @@
 //! Groups: many members that join at once (classic or consumer protocol), commits in a closed loop, a filled offsets partition.
 //!
-//! A member is a thread with a blocking socket and does what clients do: it joins, syncs, beats, and joins again when it is told to.
+//! A member that joins is a thread with a blocking socket and does what clients do: it joins, syncs, beats, and joins again when it is told to.
 //! Versions: JoinGroup 5, SyncGroup 3, Heartbeat 3, OffsetCommit 7, OffsetFetch 5, FindCoordinator 2, and ConsumerGroupHeartbeat 0 with
 //! compact lengths.
 
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::admin::connect_to;
+use crate::closed::{Client, Loops, Wish, cpu_seconds};
 use crate::wire::{self, Answer, Request};
 use crate::{Arguments, now_ns};
 
@@ -343,9 +344,8 @@ fn commit_frame(group: &str, topic: &str, partitions: i32, offset: i64) -> Vec<u
     request.frame(0)
 }
 
-fn commit(stream: &mut TcpStream, group: &str, topic: &str, partitions: i32, offset: i64) -> Result<()> {
-    let answer = wire::call(stream, &commit_frame(group, topic, partitions, offset))?;
-    let mut answer = Answer::new(&answer);
+fn check_committed(answer: &[u8]) -> Result<()> {
+    let mut answer = Answer::new(answer);
     answer.i32()?;
     for _ in 0..answer.i32()? {
         answer.string()?;
@@ -353,11 +353,48 @@ fn commit(stream: &mut TcpStream, group: &str, topic: &str, partitions: i32, off
             answer.i32()?;
             let code = answer.i16()?;
             if code != 0 {
-                bail!("OffsetCommit of {group}: error {code}");
+                bail!("OffsetCommit: error {code}");
             }
         }
     }
     Ok(())
+}
+
+/// A group that commits one offset after the other.
+struct Committer {
+    group: String,
+    topic: String,
+    seconds: f64,
+    deadline: u64,
+    committed: i64,
+}
+
+impl Committer {
+    fn commit(&self, wish: &mut Wish) {
+        wish.send(&commit_frame(&self.group, &self.topic, 1, self.committed));
+    }
+}
+
+impl Client for Committer {
+    fn start(&mut self, now: u64, wish: &mut Wish) -> Result<()> {
+        self.deadline = now + (self.seconds * 1e9) as u64;
+        self.commit(wish);
+        Ok(())
+    }
+
+    fn answered(&mut self, answer: &[u8], now: u64, wish: &mut Wish) -> Result<()> {
+        check_committed(answer)?;
+        self.committed += 1;
+        match now < self.deadline {
+            true => self.commit(wish),
+            false => wish.done(),
+        }
+        Ok(())
+    }
+
+    fn woken(&mut self, _now: u64, _wish: &mut Wish) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Connections, each with a group of its own, commit one offset after the other for some seconds.
@@ -367,39 +404,27 @@ pub fn commits(mut arguments: Arguments) -> Result<()> {
     let connections: usize = arguments.get("connections", 32)?;
     let seconds: f64 = arguments.get("seconds", 5.0)?;
     arguments.finish()?;
-    let (count, end) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-    let barrier = Arc::new(Barrier::new(connections + 1));
-    let mut threads = Vec::new();
+    let mut committers = Vec::with_capacity(connections);
     for number in 0..connections {
-        let (topic, count, end, barrier) = (topic.clone(), count.clone(), end.clone(), barrier.clone());
-        let run = move || -> Result<()> {
-            let group = format!("commits-{number}");
-            let ready = connect_to(address).and_then(|mut stream| {
-                find_coordinator(&mut stream, &group)?;
-                Ok(stream)
-            });
-            barrier.wait();
-            let mut stream = ready?;
-            for offset in 0.. {
-                if end.load(Ordering::Relaxed) {
-                    break;
-                }
-                commit(&mut stream, &group, &topic, 1, offset)?;
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
+        let committer = Committer {
+            group: format!("commits-{number}"),
+            topic: topic.clone(),
+            seconds,
+            deadline: u64::MAX,
+            committed: 0,
         };
-        threads.push(thread::Builder::new().stack_size(STACK_BYTES).spawn(run)?);
+        let mut stream = connect_to(address)?;
+        find_coordinator(&mut stream, &committer.group)?;
+        committers.push((stream, committer));
     }
-    barrier.wait();
-    let start = Instant::now();
-    thread::sleep(Duration::from_secs_f64(seconds));
-    end.store(true, Ordering::Relaxed);
-    let (took, done) = (start.elapsed().as_secs_f64(), count.load(Ordering::Relaxed));
-    for thread in threads {
-        thread.join().ok().context("a thread has failed")??;
-    }
-    println!("{{\"seconds\":{took:.3},\"commits\":{done}}}");
+    let cpu = cpu_seconds();
+    let mut loops = Loops::new(committers)?;
+    let took = loops.run((seconds * 1e9) as u64 + PATIENCE.as_nanos() as u64)? as f64 / 1e9;
+    let done: i64 = loops.clients().map(|committer| committer.committed).sum();
+    println!(
+        "{{\"seconds\":{took:.3},\"client_cpu_seconds\":{:.3},\"commits\":{done}}}",
+        cpu_seconds() - cpu
+    );
     Ok(())
 }
 
@@ -416,7 +441,8 @@ pub fn fill(mut arguments: Arguments) -> Result<()> {
     let requests = commits / i64::from(partitions);
     for request in 0..requests {
         let group = format!("fill-{}", request % groups);
-        commit(&mut stream, &group, &topic, partitions, request + 1)?;
+        let frame = commit_frame(&group, &topic, partitions, request + 1);
+        check_committed(&wire::call(&mut stream, &frame)?)?;
     }
     println!("{{\"commits\":{}}}", requests * i64::from(partitions));
     Ok(())

@@ -14,15 +14,18 @@
 //!     kavka-load commits   --address A --topic T       commits of many groups, for some seconds
 //!     kavka-load fill      --address A --topic T       a million commits
 //!     kavka-load fetched   --address A --topic T --group G   retry until a committed offset is answered
+//!     kavka-load transactions --address A --topic T --producers N   transactions in a closed loop, for some seconds
 //!     kavka-load bare      --address A --directory D   the limit: socket to file, file to socket by sendfile, no more
 
 mod admin;
 mod bare;
 mod batch;
+mod closed;
 mod group;
 mod histogram;
 mod keyed;
 mod run;
+mod transactions;
 mod wire;
 
 use std::collections::HashMap;
@@ -110,6 +113,7 @@ fn main() -> Result<()> {
         "commits" => group::commits(arguments),
         "fill" => group::fill(arguments),
         "fetched" => group::fetched(arguments),
+        "transactions" => transactions::run(arguments),
         "bare" => bare::serve(arguments),
         other => bail!("unknown command {other}"),
     }
