@@ -312,8 +312,9 @@ def with_properties(system, *lines):
 @bench("groups", rounds=3, seconds=90, systems=("apache", "kavka"))
 def groups(round, system):
     """500 members that join one group at once, commits, and the load of a partition with a million of them."""
-    # With the delay, which lets members come together, the delay would be measured.
-    with_properties(system, "group.initial.rebalance.delay.ms=0", "group.consumer.max.size=1000", "offsets.topic.num.partitions=1",
+    # With the delays, which let members come together, the delays would be measured.
+    with_properties(system, "group.initial.rebalance.delay.ms=0", "group.consumer.assignment.interval.ms=0",
+                    "group.consumer.max.size=1000", "offsets.topic.num.partitions=1",
                     "group.consumer.min.heartbeat.interval.ms=50", "group.consumer.heartbeat.interval.ms=100")
     members = max(10, int(500 * min(1, round.scale)))
     topic = system.topic(members)

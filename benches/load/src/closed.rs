@@ -21,6 +21,7 @@ pub struct Wish {
     bytes: Vec<u8>,
     wake_at: Option<u64>,
     is_done: bool,
+    all_are_done: bool,
 }
 
 impl Wish {
@@ -34,6 +35,11 @@ impl Wish {
 
     pub fn done(&mut self) {
         self.is_done = true;
+    }
+
+    /// What is measured has happened: nobody goes on.
+    pub fn all_are_done(&mut self) {
+        self.all_are_done = true;
     }
 }
 
@@ -141,6 +147,10 @@ impl<C: Client> Loops<C> {
         }
         if std::mem::take(&mut connection.wish.is_done) {
             self.done += 1;
+        }
+        if connection.wish.all_are_done {
+            self.done = self.connections.len();
+            return Ok(());
         }
         let blocked = connection.pump()?;
         if blocked != connection.waits_to_write {

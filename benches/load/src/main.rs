@@ -24,6 +24,7 @@ mod closed;
 mod group;
 mod histogram;
 mod keyed;
+mod member;
 mod run;
 mod transactions;
 mod wire;
@@ -109,7 +110,7 @@ fn main() -> Result<()> {
         "keyed" => keyed::produce(arguments),
         "digest" => keyed::digest(arguments),
         "connect" => admin::connect(arguments),
-        "join" => group::join(arguments),
+        "join" => member::join(arguments),
         "commits" => group::commits(arguments),
         "fill" => group::fill(arguments),
         "fetched" => group::fetched(arguments),
