@@ -55,7 +55,7 @@ pub enum ServerError {
     Fatal(String),
 }
 
-/// Threads of the control plane: few, they only ever wait or decide. Coordinators write from all but one.
+/// Threads of the control plane: few, they only ever wait or decide.
 const CONTROL_THREADS: usize = 3;
 /// Requests of thousands of elements take turns on it, so that they hold no others up.
 const BULK_THREADS: usize = 1;

@@ -272,6 +272,11 @@ impl ReplicaManager {
 
 /// The coordinators' doors.
 impl ReplicaManager {
+    /// What stands before the files, for those who run on the data plane.
+    pub fn gate(&self) -> &DiskGate {
+        &self.gate
+    }
+
     /// Appends one ready batch (offsets are assigned here) as the leader of `leader_epoch`; returns the offset after it.
     /// It is committed once the partition's high watermark reaches that offset: see `add_partition_listener`.
     pub fn append_coordinator_batch(

@@ -169,18 +169,14 @@ impl Components {
         let replica_manager =
             build_replica_manager(&current_config, &identities, &log_manager, &cache, &clock);
         log_dir_failure.listen(&replica_manager, &log_manager, &config.metadata_log_dir, fatal);
-        let coordinator_log = Arc::new(ReplicaLog::new(
-            replica_manager.clone(),
-            super::CONTROL_THREADS,
-            clock.clone(),
-        ));
+        let coordinator_log = Arc::new(ReplicaLog::new(replica_manager.clone()));
         let group_coordinator = GroupCoordinatorService::new(
             config.node_id,
             GroupConfig::new(&config),
             coordinator_log.clone(),
             clock.clone(),
             cache.clone(),
-            control.handle().clone(),
+            data.handle().clone(),
         );
         let allocator = ControllerProducerIdAllocator {
             controller: controller.clone(),
@@ -205,7 +201,7 @@ impl Components {
                 writer: markers.clone(),
                 data: data.handle().clone(),
             }),
-            executor: control.handle().clone(),
+            executor: data.handle().clone(),
         });
         let broker = Arc::new(Broker {
             node_id: config.node_id,

@@ -36,7 +36,7 @@ impl Node {
             ("controller.quorum.voters", &format!("{id}@localhost:9093")),
         ]);
         let config = Arc::new(config.unwrap());
-        let log = ReplicaLog::new(fixture.manager.clone(), 1, fixture.clock.clone());
+        let log = ReplicaLog::new(fixture.manager.clone());
         let group_coordinator = GroupCoordinatorService::new(
             NODE,
             GroupConfig::new(&config),

@@ -43,6 +43,7 @@ mod embedded_protocol;
 mod group_settings;
 mod metadata_hash;
 mod offset_delete;
+mod offset_replay;
 pub mod offsets;
 pub mod other_group;
 pub mod records;

@@ -4,6 +4,7 @@
 //! consumer that asks for stable offsets waits for what is being written, and is told to come back while a transaction
 //! is open on a partition.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -28,11 +29,32 @@ use crate::protocol::messages::{OffsetCommitRequest, OffsetCommitResponse, Topic
 use crate::protocol::{ApiError, ErrorCode, StrBytes};
 use crate::timeline::TimelineMap;
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OffsetKey {
     pub group: StrBytes,
     pub topic: StrBytes,
     pub partition: i32,
+}
+
+/// By group, topic and partition. Keys share the names of their group and topic, which are mostly compared with themselves.
+impl Ord for OffsetKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        fn names(one: &StrBytes, other: &StrBytes) -> Ordering {
+            match one.as_ptr() == other.as_ptr() && one.len() == other.len() {
+                true => Ordering::Equal,
+                false => one.as_bytes().cmp(other.as_bytes()),
+            }
+        }
+        names(&self.group, &other.group)
+            .then_with(|| names(&self.topic, &other.topic))
+            .then_with(|| self.partition.cmp(&other.partition))
+    }
+}
+
+impl PartialOrd for OffsetKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl OffsetKey {

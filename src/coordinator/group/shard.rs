@@ -17,7 +17,7 @@ use super::config::GroupConfig;
 use super::consumer_group::{ConsumerGroup, Previous};
 use super::consumer_records;
 use super::metadata_hash::TopicHashes;
-use super::offsets::{OffsetAndMetadata, OffsetKey, Offsets};
+use super::offsets::{OffsetAndMetadata, Offsets};
 use super::other_group::{OtherGroup, owner_of};
 use super::records::{GroupRecord, consumer_group_of};
 use super::{owned, owned_bytes};
@@ -242,11 +242,11 @@ impl GroupShard {
         }
     }
 
-    pub(super) fn intern(&mut self, topic: &StrBytes) -> StrBytes {
-        if let Some(known) = self.topics.get(topic) {
+    pub(super) fn intern(&mut self, topic: &str) -> StrBytes {
+        if let Some(known) = self.topics.get(topic.as_bytes()) {
             return known.clone();
         }
-        let topic = owned(topic);
+        let topic = StrBytes::from_string(topic.to_owned());
         self.topics.insert(topic.clone());
         topic
     }
@@ -418,31 +418,6 @@ impl GroupShard {
         self.put_group(offset, &group_id, Group::Classic(Box::new(group)));
     }
 
-    fn replay_offset(
-        &mut self,
-        offset: i64,
-        producer_id: i64,
-        (group, topic, partition): (&StrBytes, &StrBytes, i32),
-        value: Option<OffsetAndMetadata>,
-    ) {
-        let group = match self.groups.get_key_value(group) {
-            Some((known, _)) => known.clone(),
-            None => owned(group),
-        };
-        if let Some(value) = &value
-            && !self.groups.contains_key(&group)
-        {
-            // A group that commits without being one: it has no record of its own.
-            self.create_classic_group(offset, value.commit_timestamp_ms, &group);
-        }
-        let key = OffsetKey {
-            group,
-            topic: self.intern(topic),
-            partition,
-        };
-        self.offsets.replay(offset, producer_id, key, value);
-    }
-
     /// What a record changes can be taken back without a copy of the group.
     fn replay_consumer_group(
         &mut self,
@@ -529,6 +504,10 @@ impl CoordinatorShard for GroupShard {
             .map(|value| GroupRecordValue::decode(key.record_type(), value))
             .transpose()?;
         Ok(Some(GroupRecord { key, value }))
+    }
+
+    fn replay_raw(&mut self, offset: i64, producer_id: i64, key: &[u8], value: Option<&[u8]>) -> bool {
+        self.replay_raw_offset(offset, producer_id, key, value)
     }
 
     fn replay(&mut self, offset: i64, producer_id: i64, record: GroupRecord) {

@@ -218,6 +218,11 @@ impl<S: CoordinatorShard> PartitionContext<S> {
         }
     }
 
+    /// Whether `on_high_watermark` has something to do.
+    pub fn is_behind(&self, high_watermark: i64) -> bool {
+        high_watermark.min(self.written) > self.committed
+    }
+
     /// When `on_time` has something to do; monotonic.
     pub fn next_deadline_ms(&self) -> Option<i64> {
         let waiting = self.deferred.front().map(|first| first.deadline_ms);

@@ -1,11 +1,14 @@
 //! Replays a partition's log into a shard.
 
+use bytes::Bytes;
+
 use super::log::{PartitionLog, error_code};
 use super::shard::CoordinatorShard;
 use crate::log::TopicPartition;
 use crate::protocol::{ErrorCode, WireError};
 use crate::record::control_record::{ControlRecordType, end_transaction_marker_of};
-use crate::record::{Batches, RecordError, records_of};
+use crate::record::record::parse_record;
+use crate::record::{BatchHeader, Batches, InvalidRecord, RECORD_BATCH_OVERHEAD, RecordError, records_of};
 
 /// Why a partition could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +81,7 @@ pub fn load<S: CoordinatorShard>(
                 } else {
                     -1
                 };
-                loaded.records += replay_batch(shard, &batch, producer_id)?;
+                loaded.records += replay_batch(shard, &header, &batch, producer_id)?;
             }
             loaded.end_offset = header.next_offset();
         }
@@ -90,7 +93,35 @@ pub fn load<S: CoordinatorShard>(
 
 fn replay_batch<S: CoordinatorShard>(
     shard: &mut S,
-    batch: &bytes::Bytes,
+    header: &BatchHeader,
+    batch: &Bytes,
+    producer_id: i64,
+) -> Result<u64, LoadError> {
+    if header.magic < 2 || header.is_compressed() || header.records_count < 0 {
+        return replay_records(shard, batch, producer_id);
+    }
+    // Millions of them: nothing is allocated for a record before it is known what it says.
+    let mut rest = &batch[RECORD_BATCH_OVERHEAD..];
+    for _ in 0..header.records_count {
+        let (record, size) = parse_record(rest).map_err(RecordError::from)?;
+        rest = &rest[size..];
+        let offset = header.base_offset.wrapping_add(i64::from(record.offset_delta));
+        let key = record.key.ok_or(LoadError::NoKey(offset))?;
+        if !shard.replay_raw(offset, producer_id, key, record.value) {
+            let value = record.value.map(|value| batch.slice_ref(value));
+            replay_record(shard, offset, producer_id, batch.slice_ref(key), value)?;
+        }
+    }
+    if header.records_count > 0 && !rest.is_empty() {
+        return Err(RecordError::from(InvalidRecord::RecordsRemaining).into());
+    }
+    Ok(u64::from(header.records_count.unsigned_abs()))
+}
+
+/// Of a batch that has to be inflated, or of an old format.
+fn replay_records<S: CoordinatorShard>(
+    shard: &mut S,
+    batch: &Bytes,
     producer_id: i64,
 ) -> Result<u64, LoadError> {
     let mut count = 0;
@@ -98,13 +129,26 @@ fn replay_batch<S: CoordinatorShard>(
         let record = record?;
         let offset = record.offset;
         let key = record.key.ok_or(LoadError::NoKey(offset))?;
-        match S::decode(key, record.value) {
-            Ok(Some(record)) => shard.replay(offset, producer_id, record),
-            // Written by a newer version; Kafka passes over it too.
-            Ok(None) => tracing::warn!(offset, "ignoring a record of an unknown type"),
-            Err(error) => return Err(LoadError::Record { offset, error }),
+        if !shard.replay_raw(offset, producer_id, &key, record.value.as_deref()) {
+            replay_record(shard, offset, producer_id, key, record.value)?;
         }
         count += 1;
     }
     Ok(count)
+}
+
+fn replay_record<S: CoordinatorShard>(
+    shard: &mut S,
+    offset: i64,
+    producer_id: i64,
+    key: Bytes,
+    value: Option<Bytes>,
+) -> Result<(), LoadError> {
+    match S::decode(key, value) {
+        Ok(Some(record)) => shard.replay(offset, producer_id, record),
+        // Written by a newer version; Kafka passes over it too.
+        Ok(None) => tracing::warn!(offset, "ignoring a record of an unknown type"),
+        Err(error) => return Err(LoadError::Record { offset, error }),
+    }
+    Ok(())
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::io::clock::Clock;
 use crate::log::{LogError, TopicPartition, TransactionCheck};
 use crate::protocol::ErrorCode;
 use crate::replica::{DiskGate, LeaderOffsets, PartitionListener, ReplicaError, ReplicaManager};
@@ -38,20 +37,14 @@ pub trait PartitionLog: Send + Sync + 'static {
     fn remove_listener(&self, topic_partition: &TopicPartition, listener: &Arc<dyn PartitionListener>);
 }
 
-/// The real one.
+/// The real one. Coordinators run on the workers that the replica manager's gate counts.
 pub struct ReplicaLog {
     replica_manager: Arc<ReplicaManager>,
-    gate: DiskGate,
 }
 
 impl ReplicaLog {
-    /// `workers`: threads of the runtime that the coordinators run on.
-    pub fn new(replica_manager: Arc<ReplicaManager>, workers: usize, clock: Arc<dyn Clock>) -> Self {
-        let gate = DiskGate::new(replica_manager.log_manager().log_dirs(), workers, clock);
-        Self {
-            replica_manager,
-            gate,
-        }
+    pub fn new(replica_manager: Arc<ReplicaManager>) -> Self {
+        Self { replica_manager }
     }
 }
 
@@ -85,7 +78,7 @@ impl PartitionLog for ReplicaLog {
 
     fn gate(&self, topic_partition: &TopicPartition) -> Option<(&DiskGate, Arc<Path>)> {
         let partition = self.replica_manager.get_partition(topic_partition).ok()?;
-        Some((&self.gate, partition.log().parent_dir()))
+        Some((self.replica_manager.gate(), partition.log().parent_dir()))
     }
 
     fn max_message_bytes(&self, topic_partition: &TopicPartition) -> usize {

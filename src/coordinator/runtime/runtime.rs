@@ -46,6 +46,8 @@ struct Shared {
     state: AtomicU8,
     stopped: AtomicBool,
     high_watermark: AtomicI64,
+    /// The task looks at the high watermark before it waits again: it need not be told of what its own appends did to it.
+    is_awake: AtomicBool,
     /// What the task has not heard of the metadata yet.
     metadata: Mutex<Option<(Arc<MetadataImage>, TopicChanges)>>,
     /// Rung when the high watermark or the metadata moved, or the task shall stop.
@@ -64,8 +66,10 @@ impl Shared {
 
 impl PartitionListener for Shared {
     fn on_high_watermark_updated(&self, _topic_partition: &TopicPartition, high_watermark: i64) {
-        self.high_watermark.fetch_max(high_watermark, Ordering::AcqRel);
-        self.bell.notify_one();
+        self.high_watermark.fetch_max(high_watermark, Ordering::SeqCst);
+        if !self.is_awake.load(Ordering::SeqCst) {
+            self.bell.notify_one();
+        }
     }
     // Leadership comes and goes with the metadata, not with the replica.
     fn on_failed(&self, _topic_partition: &TopicPartition) {}
@@ -175,6 +179,7 @@ impl<S: CoordinatorShard> CoordinatorRuntime<S> {
             state: AtomicU8::new(LOADING),
             stopped: AtomicBool::new(false),
             high_watermark: AtomicI64::new(-1),
+            is_awake: AtomicBool::new(false),
             metadata: Mutex::new(None),
             bell: Notify::new(),
         });
@@ -439,7 +444,7 @@ async fn serve<S: CoordinatorShard>(
     shared: &Shared,
     events: &mut mpsc::Receiver<Event<S>>,
 ) -> bool {
-    let high_watermark = || shared.high_watermark.load(Ordering::Acquire);
+    let high_watermark = || shared.high_watermark.load(Ordering::SeqCst);
     let mut arrived = Vec::new();
     loop {
         let turn = || {
@@ -452,11 +457,17 @@ async fn serve<S: CoordinatorShard>(
             context.on_time();
             context.settle(&high_watermark)
         };
-        if through_the_gate(common, topic_partition, turn).await.is_err() {
+        shared.is_awake.store(true, Ordering::SeqCst);
+        let settled = through_the_gate(common, topic_partition, turn).await;
+        shared.is_awake.store(false, Ordering::SeqCst);
+        if settled.is_err() {
             return true;
         }
         if shared.is_stopped() {
             return false;
+        }
+        if context.is_behind(high_watermark()) {
+            continue;
         }
         let wait = context.next_deadline_ms().map(|deadline| {
             let left = (deadline - common.clock.monotonic_ms()).max(0);
@@ -468,6 +479,8 @@ async fn serve<S: CoordinatorShard>(
             event = events.recv() => {
                 let Some(event) = event else { return false };
                 arrived.push(event);
+                // Others who are about to ask do so first: one write serves them all.
+                tokio::task::yield_now().await;
                 while arrived.len() < OPERATIONS_A_TURN
                     && let Ok(event) = events.try_recv()
                 {

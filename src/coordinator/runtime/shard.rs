@@ -154,6 +154,10 @@ pub trait CoordinatorShard: Send + Sized + 'static {
     /// `None`: a record of a kind that is not known, passed over.
     fn decode(key: Bytes, value: Option<Bytes>) -> Result<Option<Self::Record>, WireError>;
 
+    /// Applies a committed record as it lies in the log, if that is possible without decoding it in full. False: decode it.
+    fn replay_raw(&mut self, _offset: i64, _producer_id: i64, _key: &[u8], _value: Option<&[u8]>) -> bool {
+        false
+    }
     /// Applies a record, from the log or one about to be written.
     fn replay(&mut self, offset: i64, producer_id: i64, record: Self::Record);
     /// Applies a transaction's marker.

@@ -7,13 +7,14 @@
 //!
 //! A marker carries the epoch with which the coordinator leads, so that one of an earlier coordinator is refused by the partition.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::partition_of;
 use super::shard::{MarkerSink, TransactionMarkers, TransactionShard};
@@ -39,16 +40,22 @@ pub trait MarkerWriter: Send + Sync + 'static {
     ) -> Pin<Box<dyn Future<Output = MarkerResults> + Send>>;
 }
 
-/// One transaction: its id, its producer's id and epoch, and when it was decided.
-type Key = (StrBytes, i64, i16, i64);
+/// One transaction of a transactional id: its producer's id and epoch, and when it was decided.
+type Decided = (i64, i16, i64);
+
+/// A transaction that has a task, and who waits for its end.
+struct InFlight {
+    decided: Decided,
+    waiting: Vec<oneshot::Sender<()>>,
+}
 
 pub struct MarkerSender {
     writer: Arc<dyn MarkerWriter>,
     metadata: MetadataCache,
     executor: Handle,
     runtime: OnceLock<Weak<CoordinatorRuntime<TransactionShard>>>,
-    /// Transactions that have a task.
-    in_flight: Mutex<HashSet<Key>>,
+    /// By transactional id; mostly one each.
+    in_flight: Mutex<HashMap<StrBytes, Vec<InFlight>>>,
     weak: Weak<MarkerSender>,
 }
 
@@ -59,7 +66,7 @@ impl MarkerSender {
             metadata,
             executor,
             runtime: OnceLock::new(),
-            in_flight: Mutex::new(HashSet::new()),
+            in_flight: Mutex::new(HashMap::new()),
             weak: weak.clone(),
         })
     }
@@ -73,8 +80,24 @@ impl MarkerSender {
         self.runtime.get().and_then(Weak::upgrade)
     }
 
-    fn in_flight(&self) -> MutexGuard<'_, HashSet<Key>> {
+    fn in_flight(&self) -> MutexGuard<'_, HashMap<StrBytes, Vec<InFlight>>> {
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Comes back when the transaction of this id that was decided last has ended, or is given up. `None`: there is none.
+    pub fn ended(&self, transactional_id: &StrBytes) -> Option<oneshot::Receiver<()>> {
+        let mut in_flight = self.in_flight();
+        let last = in_flight.get_mut(transactional_id)?.last_mut()?;
+        let (sender, receiver) = oneshot::channel();
+        // Those who have gone meanwhile make room: a client may ask again and again while markers cannot be written.
+        last.waiting.retain(|waiting| !waiting.is_closed());
+        last.waiting.push(sender);
+        Some(receiver)
+    }
+
+    /// Dropping their senders tells those who wait.
+    fn forget(&self, markers: &TransactionMarkers) {
+        remove(&mut self.in_flight(), markers);
     }
 
     fn coordinator_epoch(&self, partition: i32) -> Option<i32> {
@@ -82,22 +105,21 @@ impl MarkerSender {
     }
 
     /// Ends the task of a transaction unless this node coordinates it again: then a task for it was asked for and not begun.
-    fn give_up(&self, key: &Key, partition: i32) -> bool {
+    fn give_up(&self, markers: &TransactionMarkers, partition: i32) -> bool {
         let mut in_flight = self.in_flight();
         let is_over = self.coordinator_epoch(partition).is_none();
         if is_over {
-            in_flight.remove(key);
+            remove(&mut in_flight, markers);
         }
         is_over
     }
 
     async fn run(self: Arc<Self>, markers: TransactionMarkers) {
-        let key = key_of(&markers);
         let partition = partition_of(&self.metadata, &markers.transactional_id);
         let mut left = markers.partitions.clone();
         loop {
             let Some(coordinator_epoch) = self.coordinator_epoch(partition) else {
-                match self.give_up(&key, partition) {
+                match self.give_up(&markers, partition) {
                     true => return,
                     false => continue,
                 }
@@ -106,7 +128,7 @@ impl MarkerSender {
                 Progress::Written => {}
                 Progress::Fenced => {
                     // A newer coordinator or a newer epoch of the producer has taken over.
-                    self.in_flight().remove(&key);
+                    self.forget(&markers);
                     return;
                 }
                 Progress::Left => {
@@ -116,7 +138,7 @@ impl MarkerSender {
             }
             match self.complete(partition, &markers).await {
                 Ok(()) => {
-                    self.in_flight().remove(&key);
+                    self.forget(&markers);
                     return;
                 }
                 Err(error) => {
@@ -205,13 +227,17 @@ enum Progress {
     Fenced,
 }
 
-fn key_of(markers: &TransactionMarkers) -> Key {
-    (
-        markers.transactional_id.clone(),
-        markers.producer_id,
-        markers.producer_epoch,
-        markers.decided_ms,
-    )
+fn decided(markers: &TransactionMarkers) -> Decided {
+    (markers.producer_id, markers.producer_epoch, markers.decided_ms)
+}
+
+fn remove(in_flight: &mut HashMap<StrBytes, Vec<InFlight>>, markers: &TransactionMarkers) {
+    if let Some(transactions) = in_flight.get_mut(&markers.transactional_id) {
+        transactions.retain(|transaction| transaction.decided != decided(markers));
+        if transactions.is_empty() {
+            in_flight.remove(&markers.transactional_id);
+        }
+    }
 }
 
 impl MarkerSink for MarkerSender {
@@ -219,8 +245,20 @@ impl MarkerSink for MarkerSender {
         let Some(sender) = self.weak.upgrade() else {
             return;
         };
-        if self.in_flight().insert(key_of(&markers)) {
-            self.executor.spawn(sender.run(markers));
+        let mut in_flight = self.in_flight();
+        let transactions = in_flight.entry(markers.transactional_id.clone()).or_default();
+        let decided = decided(&markers);
+        if transactions
+            .iter()
+            .any(|transaction| transaction.decided == decided)
+        {
+            return;
         }
+        transactions.push(InFlight {
+            decided,
+            waiting: Vec::new(),
+        });
+        drop(in_flight);
+        self.executor.spawn(sender.run(markers));
     }
 }

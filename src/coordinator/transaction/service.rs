@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::marker_sender::{MarkerSender, MarkerWriter};
@@ -31,7 +32,7 @@ pub struct TransactionCoordinatorService {
     producer_ids: Arc<ProducerIdManager>,
     runtime: Arc<CoordinatorRuntime<TransactionShard>>,
     /// The runtime's shards have it too; it must live as long as they may ask.
-    _markers: Arc<MarkerSender>,
+    markers: Arc<MarkerSender>,
 }
 
 /// What a transaction is asked for by: AddPartitionsToTxn, EndTxn and the like.
@@ -92,7 +93,7 @@ impl TransactionCoordinatorService {
             clock: parts.clock,
             producer_ids: parts.producer_ids,
             runtime,
-            _markers: markers,
+            markers,
         });
         parts
             .executor
@@ -204,6 +205,11 @@ impl TransactionCoordinatorService {
                 Answer::NeedsProducerId => new_producer_id = Some(self.new_producer_id().await?),
             }
         }
+    }
+
+    /// Comes back when the transaction of this id that is being ended here has its markers. `None`: there is none.
+    pub fn ended(&self, transactional_id: &StrBytes) -> Option<oneshot::Receiver<()>> {
+        self.markers.ended(transactional_id)
     }
 
     fn check(&self, transaction: &Transaction) -> Result<i32, ErrorCode> {

@@ -48,7 +48,7 @@ pub struct TransactionVerifier {
     retry_max: Duration,
 }
 
-/// The markers of a transaction are mostly written in no time.
+/// After the first time, which comes at once.
 const FIRST_BACKOFF: Duration = Duration::from_millis(1);
 
 impl TransactionVerifier {
@@ -78,7 +78,7 @@ impl TransactionVerifier {
             return Verified::default();
         }
         let deadline = Instant::now() + self.retry_max;
-        let mut backoff = FIRST_BACKOFF;
+        let mut backoff = Duration::ZERO;
         loop {
             let requests = requests(&transaction, operation, partitions);
             let begun = self.begin(&requests).await;
@@ -90,14 +90,28 @@ impl TransactionVerifier {
             let is_refused =
                 |answer: &(TopicPartition, ErrorCode)| answer.1 == ErrorCode::ConcurrentTransactions;
             let is_late = Instant::now() >= deadline || !operation.supports_epoch_bump();
-            let must_ask_again = !is_late
-                && (answers.iter().any(is_refused) || self.has_lost_guards(&requests, &begun.guards).await);
-            if !must_ask_again {
+            if is_late {
                 return sorted_out(begun, answers, operation);
             }
-            tokio::time::sleep(backoff).await;
-            backoff = (backoff * 2).min(self.retry_backoff);
+            if answers.iter().any(is_refused) {
+                self.wait_for_end(&transaction, &mut backoff).await;
+            } else if !self.has_lost_guards(&requests, &begun.guards).await {
+                return sorted_out(begun, answers, operation);
+            }
         }
+    }
+
+    /// The markers of a transaction are mostly written in no time: who asks meanwhile goes on when they are.
+    async fn wait_for_end(&self, transaction: &Transaction, backoff: &mut Duration) {
+        let ended = self.coordinator.ended(&transaction.transactional_id);
+        match ended {
+            // It has ended, or is given up, or takes long: the coordinator is asked again.
+            Some(ended) => drop(tokio::time::timeout(self.retry_backoff, ended).await),
+            // It has ended since, or this is not its coordinator any more.
+            None if backoff.is_zero() => {}
+            None => tokio::time::sleep(*backoff).await,
+        }
+        *backoff = (*backoff * 2).clamp(FIRST_BACKOFF, self.retry_backoff.max(FIRST_BACKOFF));
     }
 
     /// Guards, and the partitions that know a later epoch of the producer.
