@@ -12,6 +12,7 @@ use super::disk::{Disk, DiskFile, DiskLock, DiskSpace, OpenMode};
 pub enum StallingCall {
     Write,
     Sync,
+    Read,
     /// Of the old name: hangs when it is done already.
     Rename,
 }
@@ -94,6 +95,7 @@ struct StallingFile {
 
 impl DiskFile for StallingFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.stall.pass(&self.path, StallingCall::Read);
         self.file.read_at(buffer, position)
     }
 

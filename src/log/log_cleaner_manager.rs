@@ -28,13 +28,14 @@ struct State {
     uncleanable: HashSet<TopicPartition>,
     /// On their way to another log directory.
     paused: HashSet<TopicPartition>,
-    /// What the checkpoint files say; read once.
-    checkpoints: HashMap<Arc<Path>, Offsets>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct LogCleanerManager {
     state: Mutex<State>,
+    /// What the checkpoint file of each directory says; read once. Each has its lock, which is held while the file is
+    /// written: a disk that stalls holds nothing of the others up.
+    checkpoints: Mutex<HashMap<Arc<Path>, Arc<Mutex<Option<Offsets>>>>>,
     /// A cleaning ended.
     ended: Condvar,
 }
@@ -180,15 +181,15 @@ impl LogCleanerManager {
         lost_from: i64,
         disk: &dyn Disk,
     ) -> Result<(), LogError> {
-        let mut state = self.state();
-        let Some(offset) = offsets_of(&mut state, from, disk)?.remove(topic_partition) else {
+        let removed = self.with_offsets(from, disk, |offsets| Ok(offsets.remove(topic_partition)))?;
+        let Some(offset) = removed else {
             return Ok(());
         };
-        let offsets = offsets_of(&mut state, to, disk)?;
-        offsets.insert(topic_partition.clone(), offset.min(lost_from));
-        write(to, offsets, disk)?;
-        let offsets = offsets_of(&mut state, from, disk)?;
-        write(from, offsets, disk)
+        self.with_offsets(to, disk, |offsets| {
+            offsets.insert(topic_partition.clone(), offset.min(lost_from));
+            write(to, offsets, disk)
+        })?;
+        self.with_offsets(from, disk, |offsets| write(from, offsets, disk))
     }
 
     pub fn mark_uncleanable(&self, topic_partition: &TopicPartition) {
@@ -207,26 +208,26 @@ impl LogCleanerManager {
 
     /// A log that lost records it had cleaned begins with what is left.
     fn checkpointed_offset(&self, log: &UnifiedLog) -> Result<Option<i64>, LogError> {
-        let mut state = self.state();
-        let offsets = offsets_of(&mut state, &log.log_dir, &*log.context.disk)?;
-        let Some(offset) = offsets.get_mut(log.topic_partition()) else {
-            return Ok(None);
-        };
-        let truncated_to = log.take_lowest_truncation();
-        if truncated_to < *offset {
-            *offset = truncated_to;
-            write(&log.log_dir, offsets, &*log.context.disk)?;
-        }
-        Ok(offsets.get(log.topic_partition()).copied())
+        self.with_offsets(&log.log_dir, &*log.context.disk, |offsets| {
+            let Some(offset) = offsets.get_mut(log.topic_partition()) else {
+                return Ok(None);
+            };
+            let truncated_to = log.take_lowest_truncation();
+            if truncated_to < *offset {
+                *offset = truncated_to;
+                write(&log.log_dir, offsets, &*log.context.disk)?;
+            }
+            Ok(offsets.get(log.topic_partition()).copied())
+        })
     }
 
     fn checkpoint(&self, log: &UnifiedLog, offset: i64) -> Result<(), LogError> {
-        let mut state = self.state();
-        let offsets = offsets_of(&mut state, &log.log_dir, &*log.context.disk)?;
-        if offsets.insert(log.topic_partition().clone(), offset) == Some(offset) {
-            return Ok(());
-        }
-        write(&log.log_dir, offsets, &*log.context.disk)
+        self.with_offsets(&log.log_dir, &*log.context.disk, |offsets| {
+            if offsets.insert(log.topic_partition().clone(), offset) == Some(offset) {
+                return Ok(());
+            }
+            write(&log.log_dir, offsets, &*log.context.disk)
+        })
     }
 
     /// Partitions that are deleted: one that is made anew by the same name begins anew.
@@ -236,41 +237,52 @@ impl LogCleanerManager {
         topic_partitions: &[TopicPartition],
         disk: &dyn Disk,
     ) -> Result<(), LogError> {
-        let mut state = self.state();
-        for topic_partition in topic_partitions {
-            state.uncleanable.remove(topic_partition);
-            state.paused.remove(topic_partition);
+        {
+            let mut state = self.state();
+            for topic_partition in topic_partitions {
+                state.uncleanable.remove(topic_partition);
+                state.paused.remove(topic_partition);
+            }
         }
-        let offsets = offsets_of(&mut state, log_dir, disk)?;
-        let before = offsets.len();
-        offsets.retain(|topic_partition, _| !topic_partitions.contains(topic_partition));
-        if offsets.len() < before {
-            write(log_dir, offsets, disk)?;
+        self.with_offsets(log_dir, disk, |offsets| {
+            let before = offsets.len();
+            offsets.retain(|topic_partition, _| !topic_partitions.contains(topic_partition));
+            if offsets.len() < before {
+                write(log_dir, offsets, disk)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn with_offsets<T>(
+        &self,
+        log_dir: &LogDir,
+        disk: &dyn Disk,
+        work: impl FnOnce(&mut Offsets) -> Result<T, LogError>,
+    ) -> Result<T, LogError> {
+        let checkpoint = {
+            let mut checkpoints = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(checkpoints.entry(Arc::clone(log_dir.path())).or_default())
+        };
+        let mut offsets = checkpoint.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *offsets {
+            Some(offsets) => work(offsets),
+            unread => work(unread.insert(read_offsets(log_dir, disk)?)),
         }
-        Ok(())
     }
 }
 
-fn offsets_of<'a>(
-    state: &'a mut State,
-    log_dir: &LogDir,
-    disk: &dyn Disk,
-) -> Result<&'a mut Offsets, LogError> {
-    if !state.checkpoints.contains_key(log_dir.path()) {
-        let path = log_dir.path().join(CLEANER_CHECKPOINT);
-        let text =
-            checkpoint::read_text(disk, &path).map_err(|error| log_dir.fail(&path, "reading", error))?;
-        let offsets = checkpoint::parse_offsets(text.as_deref().unwrap_or_default());
-        let offsets = offsets.unwrap_or_else(|error| {
-            tracing::warn!(
-                "{}: {error}; all compacted logs in it are cleaned anew",
-                path.display()
-            );
-            Offsets::new()
-        });
-        state.checkpoints.insert(Arc::clone(log_dir.path()), offsets);
-    }
-    Ok(state.checkpoints.entry(Arc::clone(log_dir.path())).or_default())
+fn read_offsets(log_dir: &LogDir, disk: &dyn Disk) -> Result<Offsets, LogError> {
+    let path = log_dir.path().join(CLEANER_CHECKPOINT);
+    let text = checkpoint::read_text(disk, &path).map_err(|error| log_dir.fail(&path, "reading", error))?;
+    let offsets = checkpoint::parse_offsets(text.as_deref().unwrap_or_default());
+    Ok(offsets.unwrap_or_else(|error| {
+        tracing::warn!(
+            "{}: {error}; all compacted logs in it are cleaned anew",
+            path.display()
+        );
+        Offsets::new()
+    }))
 }
 
 fn write(log_dir: &LogDir, offsets: &Offsets, disk: &dyn Disk) -> Result<(), LogError> {

@@ -46,6 +46,8 @@ pub(crate) struct LogDir {
     dirty: AtomicBool,
     on_failure: LogDirFailureListener,
     room: RoomGate,
+    /// Each directory's own: a disk that stalls holds up nothing of the others.
+    pub deferred: DeferredWork,
 }
 
 impl fmt::Debug for LogDir {
@@ -66,6 +68,7 @@ impl LogDir {
             dirty: AtomicBool::new(false),
             on_failure,
             room: RoomGate::default(),
+            deferred: DeferredWork::default(),
         })
     }
 
@@ -251,7 +254,6 @@ pub(crate) struct LogContext {
     pub producer_state: ProducerStateConfig,
     /// `producer.id.expiration.ms` as it is now.
     producer_id_expiration_ms: AtomicI32,
-    pub deferred: DeferredWork,
     /// Of the metadata log's directory.
     pub reserve: OnceLock<Reserve>,
     checkpointer: OnceLock<RecoveryPointCheckpointer>,
@@ -287,7 +289,6 @@ impl LogContext {
             clock,
             producer_id_expiration_ms: AtomicI32::new(producer_state.producer_id_expiration_ms),
             producer_state,
-            deferred: DeferredWork::default(),
             reserve: OnceLock::new(),
             checkpointer: OnceLock::new(),
         })
@@ -319,12 +320,11 @@ impl LogContext {
 #[derive(Debug)]
 pub(crate) enum Deletion {
     Segments {
-        log_dir: Arc<LogDir>,
         segments: Vec<Arc<LogSegment>>,
         snapshots: Vec<PathBuf>,
     },
     /// A whole folder that was renamed to `-delete`.
-    Folder { log_dir: Arc<LogDir>, path: PathBuf },
+    Folder { path: PathBuf },
 }
 
 #[derive(Debug, Default)]
@@ -335,7 +335,7 @@ struct DeferredState {
     stopping: bool,
 }
 
-/// Work for the background thread.
+/// Work for a directory's background thread.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredWork {
     state: Mutex<DeferredState>,
@@ -363,7 +363,7 @@ impl DeferredWork {
     }
 
     /// Removes what is due; returns when the next is.
-    pub fn run_deletions(&self, now_ms: i64, disk: &dyn Disk) -> Option<i64> {
+    pub fn run_deletions(&self, now_ms: i64, log_dir: &LogDir, disk: &dyn Disk) -> Option<i64> {
         let due: Vec<Deletion> = {
             let mut state = self.state();
             let (due, waiting) = std::mem::take(&mut state.deletions)
@@ -374,7 +374,7 @@ impl DeferredWork {
             due.into_iter().map(|(_, deletion)| deletion).collect()
         };
         for deletion in due {
-            delete(deletion, disk);
+            delete(deletion, log_dir, disk);
         }
         self.state().deletions.iter().map(|(due_ms, _)| *due_ms).min()
     }
@@ -401,16 +401,12 @@ impl DeferredWork {
     }
 }
 
-fn delete(deletion: Deletion, disk: &dyn Disk) {
+fn delete(deletion: Deletion, log_dir: &LogDir, disk: &dyn Disk) {
+    if !log_dir.is_online() {
+        return;
+    }
     match deletion {
-        Deletion::Segments {
-            log_dir,
-            segments,
-            snapshots,
-        } => {
-            if !log_dir.is_online() {
-                return;
-            }
+        Deletion::Segments { segments, snapshots } => {
             for segment in segments {
                 if let Err(error) = segment.remove_files() {
                     log_dir.fail(&segment.log_handle().path(), "deleting", error);
@@ -425,16 +421,11 @@ fn delete(deletion: Deletion, disk: &dyn Disk) {
                 }
             }
         }
-        Deletion::Folder { log_dir, path } => {
-            if !log_dir.is_online() {
-                return;
+        Deletion::Folder { path } => match disk.remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                log_dir.fail(&path, "deleting", error);
             }
-            match disk.remove_dir_all(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    log_dir.fail(&path, "deleting", error);
-                }
-                _ => tracing::info!("deleted {}", path.display()),
-            }
-        }
+            _ => tracing::info!("deleted {}", path.display()),
+        },
     }
 }

@@ -92,7 +92,7 @@ impl UnifiedLog {
             let log_end = self.log_end_offset_metadata();
             self.set_high_watermark(writer, log_end);
         }
-        self.context.deferred.flush_soon(&self.weak);
+        self.log_dir.deferred.flush_soon(&self.weak);
         Ok(segment)
     }
 
@@ -538,11 +538,9 @@ impl UnifiedLog {
             .clock
             .now_ms()
             .saturating_add(self.config().file_delete_delay_ms);
-        let log_dir = Arc::clone(&self.log_dir);
-        self.context.deferred.delete_at(
+        self.log_dir.deferred.delete_at(
             due_ms,
             Deletion::Segments {
-                log_dir,
                 segments: removed,
                 snapshots,
             },

@@ -115,7 +115,8 @@ pub struct LogManager {
     pub(super) is_assigned: Mutex<Option<IsAssigned>>,
     /// Held while logs are made, removed or moved.
     changes: Mutex<()>,
-    pub(super) background: Mutex<Option<thread::JoinHandle<()>>>,
+    /// One for each directory.
+    pub(super) background: Mutex<Vec<thread::JoinHandle<()>>>,
     pub(super) cleaner: Arc<Cleaner>,
 }
 
@@ -223,13 +224,19 @@ impl LogManager {
             preferred_dirs: Mutex::default(),
             is_assigned: Mutex::default(),
             changes: Mutex::new(()),
-            background: Mutex::new(None),
+            background: Mutex::default(),
             cleaner: Arc::default(),
         })
     }
 
     pub(super) fn disk(&self) -> &dyn Disk {
         &*self.context.disk
+    }
+
+    /// `log.dirs`, and the metadata log's directory if it is none of them.
+    pub(super) fn all_dirs(&self) -> Vec<Arc<ManagedDir>> {
+        let dirs = self.dirs.iter().cloned();
+        dirs.chain(lock(&self.metadata_dir).clone()).collect()
     }
 
     pub(super) fn lock_changes(&self) -> MutexGuard<'_, ()> {
@@ -355,10 +362,7 @@ impl LogManager {
                     .clock
                     .now_ms()
                     .saturating_add(config.file_delete_delay_ms);
-                let log_dir = Arc::clone(&dir.dir);
-                self.context
-                    .deferred
-                    .delete_at(due_ms, Deletion::Folder { log_dir, path });
+                dir.dir.deferred.delete_at(due_ms, Deletion::Folder { path });
                 return Ok(());
             }
             FolderKind::Stray => {
@@ -790,8 +794,8 @@ impl LogManager {
     /// Flushes and closes all logs, writes checkpoints and `.kafka_cleanshutdown`, frees the locks.
     pub fn shutdown(&self, broker_epoch: i64) -> Result<(), LogError> {
         self.cleaner.stop();
-        self.context.deferred.stop();
-        if let Some(background) = lock(&self.background).take() {
+        self.all_dirs().iter().for_each(|dir| dir.dir.deferred.stop());
+        for background in std::mem::take(&mut *lock(&self.background)) {
             // A panic there was reported when it happened, and holds nothing that is needed here.
             let _ = background.join();
         }
@@ -807,7 +811,7 @@ impl LogManager {
                 .map(|thread| thread.join().unwrap_or(Err(LogError::NoLogDirectory)))
                 .fold(Ok(()), Result::and)
         });
-        for dir in self.dirs.iter().chain(lock(&self.metadata_dir).iter()) {
+        for dir in self.all_dirs() {
             lock(&dir.lock).take();
         }
         result

@@ -161,10 +161,7 @@ impl LogManager {
                 .map_err(|error| log.log_dir.fail(&path, "deleting", error));
         };
         let due_ms = self.context.clock.now_ms().saturating_add(delay_ms);
-        let log_dir = Arc::clone(&log.log_dir);
-        self.context
-            .deferred
-            .delete_at(due_ms, Deletion::Folder { log_dir, path });
+        log.log_dir.deferred.delete_at(due_ms, Deletion::Folder { path });
         Ok(())
     }
 

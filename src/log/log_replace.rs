@@ -117,10 +117,9 @@ impl UnifiedLog {
             .clock
             .now_ms()
             .saturating_add(self.config().file_delete_delay_ms);
-        self.context.deferred.delete_at(
+        self.log_dir.deferred.delete_at(
             due_ms,
             Deletion::Segments {
-                log_dir: Arc::clone(&self.log_dir),
                 segments: old.to_vec(),
                 snapshots,
             },

@@ -5,7 +5,7 @@
 //! with what to do, kept as a known-bad range (`known_bad`), and answered with CORRUPT_MESSAGE. An I/O error of the scrub takes no directory offline:
 //! nobody needs these bytes now.
 //!
-//! One thread, below `kavka.log.scrub.io.max.bytes.per.second`; a segment is read once in `kavka.log.scrub.interval.ms`. With nothing to read it
+//! One thread a directory, all of them together below `kavka.log.scrub.io.max.bytes.per.second`; a segment is read once in `kavka.log.scrub.interval.ms`. With nothing to read it
 //! wakes every ten minutes.
 
 use std::io;
@@ -18,6 +18,7 @@ use super::batch_scanner::{BatchScanner, ScanError};
 use super::damage::bad_range;
 use super::known_bad::BadRange;
 use super::log_cleaner::Throttle;
+use super::log_dir::LogDir;
 use super::log_segment::LogSegment;
 use super::{LogError, LogManager, UnifiedLog};
 use crate::record::crc_is_valid;
@@ -49,11 +50,23 @@ pub struct ScrubStats {
 type Gate<'a> = &'a dyn Fn(u64) -> bool;
 
 impl LogManager {
-    /// Starts the thread; `shutdown` ends it.
+    /// Starts the threads, one a directory; `shutdown` ends them.
     pub fn start_scrub(self: &Arc<Self>, config: LogScrubConfig) -> io::Result<()> {
+        let throttle = Arc::new(Throttle::new(config.bytes_per_second));
+        for dir in &self.dirs {
+            self.start_scrub_of(&dir.dir, config, Arc::clone(&throttle))?;
+        }
+        Ok(())
+    }
+
+    fn start_scrub_of(
+        self: &Arc<Self>,
+        dir: &Arc<LogDir>,
+        config: LogScrubConfig,
+        throttle: Arc<Throttle>,
+    ) -> io::Result<()> {
         let weak = Arc::downgrade(self);
-        let cleaner = Arc::clone(&self.cleaner);
-        let throttle = Throttle::new(config.bytes_per_second);
+        let (cleaner, dir) = (Arc::clone(&self.cleaner), Arc::clone(dir));
         let look = Duration::from_millis(config.interval_ms.unsigned_abs().clamp(1, LOOK_MS_MAX));
         let run = move || {
             let mut pause = Duration::from_millis(config.initial_delay_ms);
@@ -63,7 +76,7 @@ impl LogManager {
                 };
                 let clock = &manager.context.clock;
                 let gate = |bytes| cleaner.wait(throttle.charge(bytes, clock.monotonic_ms()));
-                let stats = manager.scrub(config.interval_ms, &gate);
+                let stats = scrub_logs(manager.logs_in(&dir), config.interval_ms, &gate);
                 if stats.segments > 0 {
                     tracing::info!(
                         segments = stats.segments,
@@ -82,22 +95,26 @@ impl LogManager {
 
     /// Reads the closed segments that were not read since `interval_ms`.
     pub fn scrub(&self, interval_ms: i64, gate: &dyn Fn(u64) -> bool) -> ScrubStats {
-        let mut stats = ScrubStats::default();
-        for log in self.logs.load_full().values() {
-            if log.is_closed() || !log.log_dir.is_online() {
-                continue;
-            }
-            if !log.scrub(interval_ms, gate, &mut stats) {
-                break;
-            }
-        }
-        stats
+        scrub_logs(self.all_logs().into_iter(), interval_ms, gate)
     }
 
     /// Damaged ranges in all logs.
     pub fn known_bad_ranges(&self) -> usize {
         self.logs.load().values().map(|log| log.known_bad.len()).sum()
     }
+}
+
+fn scrub_logs(logs: impl Iterator<Item = Arc<UnifiedLog>>, interval_ms: i64, gate: Gate<'_>) -> ScrubStats {
+    let mut stats = ScrubStats::default();
+    for log in logs {
+        if log.is_closed() || !log.log_dir.is_online() {
+            continue;
+        }
+        if !log.scrub(interval_ms, gate, &mut stats) {
+            break;
+        }
+    }
+    stats
 }
 
 impl UnifiedLog {

@@ -724,10 +724,9 @@ impl Loading<'_> {
         self.dir
             .sync_if_dirty(&*context.disk)
             .map_err(|error| self.loader.fail(&self.dir.path(), "flushing", error))?;
-        context.deferred.delete_at(
+        self.loader.log_dir.deferred.delete_at(
             due_ms,
             Deletion::Segments {
-                log_dir: Arc::clone(self.loader.log_dir),
                 segments: segments.to_vec(),
                 snapshots: Vec::new(),
             },

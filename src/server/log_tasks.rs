@@ -1,13 +1,12 @@
-//! The clockwork of the logs: their own thread (retention, flushes, checkpoints, removal of deleted files), the cleaner's
-//! threads (compaction), and two tasks on blocking threads: the checkpoint of high watermarks, and a look at how much room
-//! there is.
+//! The clockwork of the logs: a thread a directory (retention, flushes, checkpoints, removal of deleted files), the
+//! cleaner's threads (compaction), the scrub's, and a task on blocking threads: a look at how much room there is.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::MissedTickBehavior;
 
 use crate::config::KafkaConfig;
 use crate::log::{BackgroundIntervals, LogCleanerConfig, LogManager, LogScrubConfig};
@@ -19,13 +18,11 @@ const ROOM_CHECK: Duration = Duration::from_secs(1);
 /// The running tasks; they end with this.
 #[derive(Debug)]
 pub(super) struct LogTasks {
-    high_watermark_checkpoint: JoinHandle<()>,
     room_check: JoinHandle<()>,
 }
 
 impl Drop for LogTasks {
     fn drop(&mut self) {
-        self.high_watermark_checkpoint.abort();
         self.room_check.abort();
     }
 }
@@ -43,6 +40,7 @@ impl LogTasks {
             flush_check_ms: config.log_flush_scheduler_interval_ms,
             recovery_point_checkpoint_ms: config.log_flush_offset_checkpoint_interval_ms.into(),
             log_start_offset_checkpoint_ms: config.log_flush_start_offset_checkpoint_interval_ms.into(),
+            high_watermark_checkpoint_ms: config.replica_high_watermark_checkpoint_interval_ms,
         };
         if let Err(error) = log_manager.start_background(intervals) {
             tracing::error!(%error, "could not start the thread of the logs: no retention, no checkpoints");
@@ -63,11 +61,6 @@ impl LogTasks {
             tracing::error!(%error, "the scrub's thread could not be started: closed segments are not checked");
         }
         Self {
-            high_watermark_checkpoint: runtime.spawn(checkpoint_high_watermarks(
-                log_manager.clone(),
-                millis(config.log_initial_task_delay_ms),
-                millis(config.replica_high_watermark_checkpoint_interval_ms),
-            )),
             room_check: runtime.spawn(check_room(log_manager.clone(), replica_manager.clone())),
         }
     }
@@ -85,10 +78,6 @@ pub(super) fn log_cleaner_config(config: &KafkaConfig) -> LogCleanerConfig {
     }
 }
 
-fn millis(value: i64) -> Duration {
-    Duration::from_millis(value.max(1).unsigned_abs())
-}
-
 /// The floor of free bytes, the reserve, and logs that could not be made.
 async fn check_room(logs: Arc<LogManager>, replicas: Arc<ReplicaManager>) {
     let mut ticks = tokio::time::interval(ROOM_CHECK);
@@ -102,30 +91,6 @@ async fn check_room(logs: Arc<LogManager>, replicas: Arc<ReplicaManager>) {
         };
         if let Err(error) = tokio::task::spawn_blocking(look).await {
             tracing::error!(%error, "the look for room panicked; it is tried again");
-        }
-    }
-}
-
-/// Kafka's way to say "never" is the largest long; tokio's clock does not reach so far.
-const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-
-async fn checkpoint_high_watermarks(logs: Arc<LogManager>, initial: Duration, every: Duration) {
-    if every > NEVER {
-        return;
-    }
-    let mut ticks = interval_at(Instant::now() + initial.min(every).min(NEVER), every);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let logs = logs.clone();
-        match tokio::task::spawn_blocking(move || logs.checkpoint_high_watermarks()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the checkpoint of the high watermarks failed; it is tried again")
-            }
-            Err(error) => {
-                tracing::error!(%error, "the checkpoint of the high watermarks panicked; it is tried again")
-            }
         }
     }
 }
