@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::ReadWriteFlags;
 
 /// How a file is opened. Reads and writes are always positioned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,14 @@ pub trait DiskFile: Send + Sync + Debug {
     fn set_modified_ms(&self, modified_ms: i64) -> io::Result<()> {
         let file = self.as_file().ok_or(io::ErrorKind::Unsupported)?;
         file.set_modified(UNIX_EPOCH + Duration::from_millis(modified_ms.max(0).unsigned_abs()))
+    }
+    /// Whether a byte can be read without waiting for the disk; true where that cannot be told.
+    fn is_cached_at(&self, _position: u64) -> bool {
+        true
+    }
+    /// Which device the file is on: those of one stall together.
+    fn device(&self) -> u64 {
+        0
     }
     /// The real file for sendfile; `None` on a simulated disk (readers then copy).
     fn as_file(&self) -> Option<&File>;
@@ -183,6 +192,18 @@ impl DiskFile for SystemFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn is_cached_at(&self, position: u64) -> bool {
+        let mut byte = [0; 1];
+        let mut parts = [IoSliceMut::new(&mut byte)];
+        let read = rustix::io::preadv2(&self.0, &mut parts, position, ReadWriteFlags::NOWAIT);
+        // Some file systems know no such read.
+        !matches!(read, Err(rustix::io::Errno::AGAIN))
+    }
+
+    fn device(&self) -> u64 {
+        self.0.metadata().map_or(0, |metadata| metadata.dev())
     }
 
     fn as_file(&self) -> Option<&File> {

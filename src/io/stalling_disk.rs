@@ -30,20 +30,27 @@ struct Stall {
     changed: Condvar,
 }
 
+impl State {
+    fn hangs(&self, path: &Path, call: StallingCall) -> bool {
+        let stalled = self.stalled.as_ref();
+        stalled.is_some_and(|(prefix, stalls)| *stalls == call && path.starts_with(prefix))
+    }
+}
+
 impl Stall {
+    fn stalls(&self, path: &Path, call: StallingCall) -> bool {
+        self.state().hangs(path, call)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pass(&self, path: &Path, call: StallingCall) {
-        let hangs = |state: &State| {
-            let stalled = state.stalled.as_ref();
-            stalled.is_some_and(|(prefix, stalls)| *stalls == call && path.starts_with(prefix))
-        };
         let mut state = self.state();
         state.syncs += usize::from(call == StallingCall::Sync);
         state.hanging += 1;
-        while hangs(&state) {
+        while state.hangs(path, call) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.hanging -= 1;
@@ -128,6 +135,14 @@ impl DiskFile for StallingFile {
 
     fn set_modified_ms(&self, modified_ms: i64) -> io::Result<()> {
         self.file.set_modified_ms(modified_ms)
+    }
+
+    fn is_cached_at(&self, position: u64) -> bool {
+        !self.stall.stalls(&self.path, StallingCall::Read) && self.file.is_cached_at(position)
+    }
+
+    fn device(&self) -> u64 {
+        self.file.device()
     }
 
     fn as_file(&self) -> Option<&File> {

@@ -21,6 +21,7 @@ use super::log_cleaner_manager::LogCleanerManager;
 use super::log_cleaner_pass::{CleanError, CleanerPass, LogToClean, PassSettings, PassStats};
 use super::offset_map::OffsetMap;
 use super::{LogError, LogManager, TopicPartition};
+use crate::io::clock::Clock;
 
 /// A full disk is looked at again after this long at the earliest.
 const NO_SPACE_BACKOFF_MS: i64 = 60_000;
@@ -92,6 +93,22 @@ impl Throttle {
         let mut free_at_ms = self.free_at_ms.lock().unwrap_or_else(PoisonError::into_inner);
         *free_at_ms = free_at_ms.max(now_ms as f64) + cost_ms;
         Duration::from_secs_f64(((*free_at_ms - now_ms as f64) / 1000.0).clamp(0.0, 86_400.0))
+    }
+
+    /// Sleeps by pieces until the bytes are paid for; false as soon as `sleep` says so.
+    pub fn pace(&self, bytes: u64, clock: &dyn Clock, mut sleep: impl FnMut(Duration) -> bool) -> bool {
+        let began_ms = clock.monotonic_ms();
+        let wait_ms = self.charge(bytes, began_ms).as_millis() as i64;
+        loop {
+            let left_ms = (began_ms + wait_ms - clock.monotonic_ms()).max(0);
+            let left = Duration::from_millis(left_ms.unsigned_abs());
+            if !sleep(left.min(THROTTLE_PIECE)) {
+                return false;
+            }
+            if left_ms == 0 || clock.monotonic_ms() >= began_ms + wait_ms {
+                return true;
+            }
+        }
     }
 }
 
@@ -268,18 +285,10 @@ impl LogManager {
     fn clean(&self, target: &LogToClean, config: &LogCleanerConfig, throttle: &Throttle) -> Option<i64> {
         let clock = &self.context.clock;
         let gate = |bytes: u64| {
-            let mut left = throttle.charge(bytes, clock.monotonic_ms());
-            loop {
-                // Whoever moves the log to another directory waits for the end of its cleaning.
-                let piece = left.min(THROTTLE_PIECE);
-                if self.cleaner.manager.is_paused(target.log.topic_partition()) || !self.cleaner.wait(piece) {
-                    return false;
-                }
-                left -= piece;
-                if left.is_zero() {
-                    return true;
-                }
-            }
+            // Whoever moves the log to another directory waits for the end of its cleaning.
+            throttle.pace(bytes, &**clock, |piece| {
+                !self.cleaner.manager.is_paused(target.log.topic_partition()) && self.cleaner.wait(piece)
+            })
         };
         let began_ms = clock.monotonic_ms();
         let mut pass = CleanerPass::new(target, config.pass_settings(), clock.now_ms(), &gate);

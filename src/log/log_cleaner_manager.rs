@@ -21,6 +21,8 @@ use super::{LogError, TopicPartition, UnifiedLog};
 use crate::io::disk::Disk;
 
 type Offsets = BTreeMap<TopicPartition, i64>;
+/// Nothing before it was read.
+type Checkpoint = Arc<Mutex<Option<Offsets>>>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -35,7 +37,7 @@ pub(crate) struct LogCleanerManager {
     state: Mutex<State>,
     /// What the checkpoint file of each directory says; read once. Each has its lock, which is held while the file is
     /// written: a disk that stalls holds nothing of the others up.
-    checkpoints: Mutex<HashMap<Arc<Path>, Arc<Mutex<Option<Offsets>>>>>,
+    checkpoints: Mutex<HashMap<Arc<Path>, Checkpoint>>,
     /// A cleaning ended.
     ended: Condvar,
 }

@@ -611,6 +611,78 @@ fn throttle_waits_for_what_was_charged_above_the_rate() {
 // ---- the internal topics
 
 /// What a coordinator knows after it has read the log: the last value of every key, without aborted transactions.
+/// With handed-in time: all that two cleanings read and write at once takes as long as one rate allows.
+#[test]
+fn cleanings_take_as_long_as_their_common_rate_says() {
+    let fixture = fixture_at(NOW, &[]);
+    let other = fixture
+        .manager
+        .get_or_create(&TopicPartition::new("u", 0), None, compacted(&[]))
+        .unwrap();
+    for log in [&fixture.log, &other] {
+        for index in 0..300 {
+            let key = format!("k{}", index % 50);
+            let batch = batch_of(BatchOptions::default(), NOW, &[(&key, Some("value"))]);
+            log.append_as_leader(&batch, 0, AppendOrigin::Client, NOW)
+                .unwrap();
+        }
+        log.update_high_watermark(log.log_end_offset());
+        log.roll().unwrap();
+    }
+    let throttle = Throttle::new(1000.0);
+    let config = LogCleanerConfig {
+        io_buffer_size: 0,
+        ..LogCleanerConfig::default()
+    };
+    let charged = std::cell::Cell::new(0);
+    let gate = |bytes| {
+        charged.set(charged.get() + bytes);
+        throttle.pace(bytes, &*fixture.clock, |piece| {
+            assert!(piece <= THROTTLE_PIECE);
+            fixture.clock.advance(piece.as_millis() as i64);
+            true
+        })
+    };
+    let began_ms = fixture.clock.now_ms();
+    let mut moved = 0;
+    let mut total = 0;
+    for _ in 0..2 {
+        let logs = fixture.manager.logs.load_full();
+        let grabbed = fixture.manager.cleaner.manager.grab_filthiest(logs.values(), NOW);
+        let target = grabbed.unwrap().unwrap();
+        let mut pass = CleanerPass::new(&target, config.pass_settings(), NOW, &gate);
+        pass.run().unwrap();
+        let stats = pass.stats;
+        total += stats.map_bytes_read + stats.bytes_read + stats.bytes_written;
+        moved += stats.bytes_written;
+    }
+    assert!(moved > 0);
+    // What is left uncharged is less than one look each.
+    assert!(
+        charged.get() <= total && total - charged.get() < 2 * READ_BYTES_MIN as u64,
+        "{} of {total}",
+        charged.get()
+    );
+    let took_ms = fixture.clock.now_ms() - began_ms;
+    assert!(
+        (charged.get() as i64 - 1..=charged.get() as i64).contains(&took_ms),
+        "{} bytes took {took_ms} ms",
+        charged.get()
+    );
+}
+
+#[test]
+fn throttled_cleaning_ends_when_the_cleaner_does() {
+    let throttle = Throttle::new(1.0);
+    let clock = TestClock::at(NOW);
+    let mut sleeps = 0;
+    assert!(!throttle.pace(1_000_000, &*clock, |_| {
+        sleeps += 1;
+        sleeps < 3
+    }));
+    assert_eq!(sleeps, 3);
+}
+
 fn last_values(log: &UnifiedLog) -> std::collections::BTreeMap<Bytes, Bytes> {
     let info = log.read(
         log.log_start_offset(),

@@ -5,6 +5,7 @@
 //!   connection      one task a connection: frame -> handler -> answers in the order of the requests
 //!     frame         the next frame off the socket, into one buffer
 //!     sendfile      a response onto the socket, file ranges by sendfile
+//!       cold_read   brings bytes that are not in the page cache there first, on other threads
 //!   connection_quota   max.connections, max.connections.per.ip, memory of requests that come slowly
 //! memory            how much that is
 //! descriptors       the process's limit of open files
@@ -15,6 +16,7 @@
 //! idle one holds no buffer; bytes of requests over all connections stay under `queued.max.request.bytes` and a share of the memory.
 //! A frame that cannot be one, or whose handler refuses it, closes that connection and no other.
 
+mod cold_read;
 pub mod connection;
 pub mod connection_quota;
 pub mod descriptors;

@@ -1,7 +1,7 @@
 //! A response onto a plaintext socket: bytes by send, file ranges by sendfile, so that fetched records never enter this process.
 //!
 //! Everything but the last piece is sent with MSG_MORE: with TCP_NODELAY a header would otherwise leave as a packet of its
-//! own. A range whose file is no real one (a simulated disk), or whose file system knows no sendfile, is copied.
+//! own. One sendfile call takes a megabyte at most, so that a worker gets to others between calls. A range whose file is no real one (a simulated disk), or whose file system knows no sendfile, is copied.
 
 use std::io::{self, IoSlice};
 
@@ -11,11 +11,10 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use super::cold_read::bring_piece;
 use crate::api::{ResponseFrame, ResponsePart};
 use crate::io::disk::FileSlice;
 
-/// One sendfile call's bytes at most, so that a worker gets to others between calls.
-const SENDFILE_MAX: usize = 1024 * 1024;
 /// Pieces of one sendmsg.
 const PIECES_MAX: usize = 64;
 const COPY_BUFFER: usize = 64 * 1024;
@@ -85,17 +84,17 @@ async fn send_all(stream: &TcpStream, bytes: &[u8], has_more: bool) -> io::Resul
 async fn send_slice(stream: &TcpStream, slice: &FileSlice, has_more: bool) -> io::Result<()> {
     let mut position = slice.position;
     let mut left = slice.length;
+    let mut ready_to = position;
     while left > 0 {
         let Some(file) = slice.file.as_file() else { break };
+        if position >= ready_to {
+            ready_to = bring_piece(slice, position, left).await?;
+        }
+        let piece = left.min((ready_to - position) as usize);
         let sent = stream
             .async_io(Interest::WRITABLE, || {
                 let mut offset = position;
-                Ok(rustix::fs::sendfile(
-                    stream,
-                    file,
-                    Some(&mut offset),
-                    left.min(SENDFILE_MAX),
-                )?)
+                Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), piece)?)
             })
             .await;
         match sent {
@@ -134,7 +133,11 @@ async fn copy_slice(
     mut left: usize,
     has_more: bool,
 ) -> io::Result<()> {
+    let mut ready_to = position;
     while left > 0 {
+        if position >= ready_to {
+            ready_to = bring_piece(slice, position, left).await?;
+        }
         let mut buffer = vec![0; left.min(COPY_BUFFER)];
         let count = slice.file.read_at(&mut buffer, position)?;
         if count == 0 {

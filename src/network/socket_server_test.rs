@@ -9,7 +9,8 @@ use super::*;
 use crate::api::{Answer, RequestError, ResponseFrame, ResponsePart};
 use crate::config::SecurityProtocol;
 use crate::io::clock::SystemClock;
-use crate::io::disk::{DiskFile, FileSlice};
+use crate::io::disk::{Disk, DiskFile, FileSlice, OpenMode, SystemDisk};
+use crate::io::stalling_disk::{StallingCall, StallingDisk};
 use crate::network::Handling;
 
 /// Answers by the first byte of a request: `e`cho, `l`ater (when `release` says), `n`othing, `f`ile, `b`ad, `p`anic.
@@ -325,6 +326,38 @@ fn file_ranges_are_sent_between_the_bytes() {
         assert_eq!(receive(&mut stream), b"head234-67");
         send(&mut stream, b"e");
         assert_eq!(receive(&mut stream), b"e");
+    }
+}
+
+/// More of them than workers, by sendfile and copied.
+#[test]
+fn reads_that_wait_for_a_disk_hold_up_no_other_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"0123456789").unwrap();
+    let disk = StallingDisk::new(Arc::new(SystemDisk::new()));
+    let puppet = Puppet {
+        file: Some(disk.open(&path, OpenMode::Read).unwrap()),
+        ..Puppet::default()
+    };
+    let node = Node::start(config(), puppet);
+    disk.stall(directory.path(), StallingCall::Read);
+    let mut readers: Vec<_> = (0..5).map(|_| node.connect()).collect();
+    for reader in &mut readers {
+        send(reader, b"f");
+    }
+    wait_until("all of them hang", || disk.hanging() == 5);
+    let mut other = node.connect();
+    for _ in 0..20 {
+        let began = Instant::now();
+        send(&mut other, b"e");
+        assert_eq!(receive(&mut other), b"e");
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+    assert_eq!(disk.hanging(), 5);
+    disk.release();
+    for reader in &mut readers {
+        assert_eq!(receive(reader), b"head234-67");
     }
 }
 
