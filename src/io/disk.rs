@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
-use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, fcntl_lock};
 use rustix::io::ReadWriteFlags;
 
 /// How a file is opened. Reads and writes are always positioned.
@@ -38,6 +38,10 @@ pub trait DiskFile: Send + Sync + Debug {
         Ok(self.len()? == 0)
     }
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Sets room aside for what will be written there; the length stays. `set_len` gives back what is behind it.
+    fn reserve(&self, _position: u64, _length: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// fdatasync.
     fn sync_data(&self) -> io::Result<()>;
     /// When it was last written to, in milliseconds since the Unix epoch.
@@ -188,6 +192,10 @@ impl DiskFile for SystemFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
+    }
+
+    fn reserve(&self, position: u64, length: u64) -> io::Result<()> {
+        Ok(fallocate(&self.0, FallocateFlags::KEEP_SIZE, position, length)?)
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -67,3 +67,21 @@ fn is_cached_at_says_what_a_read_would_wait_for() {
         assert!(file.is_cached_at(99_999));
     }
 }
+
+#[test]
+fn reserve_sets_room_aside_behind_the_end_and_set_len_gives_it_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let file = SystemDisk::new().open(&path, OpenMode::Create).unwrap();
+    file.write_all_at(&[1; 5000], 0).unwrap();
+    let taken = || fs::metadata(&path).unwrap().blocks() * 512;
+    match file.reserve(5000, 1 << 20) {
+        Ok(()) => assert!(taken() >= 1 << 20),
+        // A file system that knows no such thing.
+        Err(error) => assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}"),
+    }
+    assert_eq!(file.len().unwrap(), 5000);
+    file.set_len(5000).unwrap();
+    assert!(taken() < 1 << 19);
+    assert_eq!(file.len().unwrap(), 5000);
+}

@@ -285,11 +285,11 @@ impl UnifiedLog {
     }
 
     pub(crate) fn publish_log_end(&self, log_end_offset: i64, active: &LogSegment) {
-        self.log_end.store(Arc::new(LogOffsetMetadata {
+        self.log_end.store(LogOffsetMetadata {
             message_offset: log_end_offset,
             segment_base_offset: active.base_offset(),
             relative_position_in_segment: active.size() as i64,
-        }));
+        });
     }
 
     /// Starts a new segment if these messages do not belong into the active one.

@@ -576,10 +576,9 @@ impl UnifiedLog {
         // Readers must not look behind the new end while files shrink: high watermark and end go down first.
         if self.high_watermark() > target_offset {
             self.high_watermark
-                .store(Arc::new(LogOffsetMetadata::offset_only(target_offset)));
+                .store(LogOffsetMetadata::offset_only(target_offset));
         }
-        self.log_end
-            .store(Arc::new(LogOffsetMetadata::offset_only(target_offset)));
+        self.log_end.store(LogOffsetMetadata::offset_only(target_offset));
         self.recovery_point.fetch_min(target_offset, Ordering::AcqRel);
         self.log_start_offset.fetch_min(target_offset, Ordering::AcqRel);
         self.segments.store(Arc::new(kept.to_vec()));

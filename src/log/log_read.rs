@@ -138,27 +138,26 @@ impl UnifiedLog {
 
     /// The high watermark with its place, which is looked up once if only the offset was known.
     fn placed_high_watermark(&self, segments: &Segments) -> Result<LogOffsetMetadata, LogError> {
-        let known = self.high_watermark.load_full();
+        let known = self.high_watermark.load();
         if !known.is_offset_only() {
-            return Ok(*known);
+            return Ok(known);
         }
-        let placed = Arc::new(self.place_offset(segments, known.message_offset)?);
+        let placed = self.place_offset(segments, known.message_offset)?;
         // Kept unless the high watermark moved meanwhile.
-        self.high_watermark.compare_and_swap(&known, Arc::clone(&placed));
-        Ok(*placed)
+        self.high_watermark.replace(known, placed);
+        Ok(placed)
     }
 
     fn placed_last_stable_offset(&self, segments: &Segments) -> Result<LogOffsetMetadata, LogError> {
         let high_watermark = self.placed_high_watermark(segments)?;
-        match self.first_unstable.load_full() {
+        match self.first_unstable.load() {
             Some(first) if first.message_offset < high_watermark.message_offset => {
                 if !first.is_offset_only() {
-                    return Ok(*first);
+                    return Ok(first);
                 }
-                let placed = Arc::new(self.place_offset(segments, first.message_offset)?);
-                self.first_unstable
-                    .compare_and_swap(&Some(first), Some(Arc::clone(&placed)));
-                Ok(*placed)
+                let placed = self.place_offset(segments, first.message_offset)?;
+                self.first_unstable.replace(Some(first), Some(placed));
+                Ok(placed)
             }
             _ => Ok(high_watermark),
         }

@@ -20,6 +20,11 @@ use super::types::{FetchDataInfo, LogOffsetMetadata, TimestampAndOffset};
 use crate::io::disk::{DiskFile, FileSlice, is_no_space};
 use crate::record::{BatchHeader, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD, records_of};
 
+/// From this size on room is set aside for a file: so large a share of what is there, and so much at most.
+const RESERVE_FROM: u64 = 1024 * 1024;
+const RESERVE_SHARE: u64 = 4;
+const RESERVE_MAX: u64 = 16 * 1024 * 1024;
+
 /// What a new segment takes from the settings of its log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SegmentConfig {
@@ -60,6 +65,8 @@ pub(crate) struct LogSegment {
     roll_jitter_ms: i64,
     created_ms: AtomicI64,
     bytes_since_last_index_entry: AtomicUsize,
+    /// Up to here the file system has room set aside for the file; 0: nothing behind its end.
+    reserved_until: AtomicU64,
     /// The indexes were changed since they were last synced.
     indexes_dirty: AtomicBool,
     /// A write failed, and its bytes behind `size` could not be cut off yet.
@@ -154,6 +161,7 @@ impl LogSegment {
             roll_jitter_ms: config.roll_jitter_ms,
             created_ms: AtomicI64::new(config.now_ms),
             bytes_since_last_index_entry: AtomicUsize::new(0),
+            reserved_until: AtomicU64::new(0),
             indexes_dirty: AtomicBool::new(true),
             is_torn: AtomicBool::new(false),
             lacks_last_time_entry: AtomicBool::new(false),
@@ -196,7 +204,9 @@ impl LogSegment {
         self.cut_torn_tail()?;
         self.txn_index.write_out()?;
         let start = self.size();
-        if let Err(error) = self.log.get()?.write_all_vectored_at(parts, start) {
+        let file = self.log.get()?;
+        self.reserve_room(&*file, start, parts.iter().map(|part| part.len() as u64).sum());
+        if let Err(error) = file.write_all_vectored_at(parts, start) {
             self.is_torn.store(true, Ordering::Release);
             // If this fails too, the next append tries again before it writes.
             let _ = self.cut_torn_tail();
@@ -215,6 +225,32 @@ impl LogSegment {
         if self.is_torn.load(Ordering::Acquire) {
             self.log.get()?.set_len(self.size())?;
             self.is_torn.store(false, Ordering::Release);
+            self.reserved_until.store(0, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Tells the file system ahead of a file that grows: to find room for each page as it is written is a quarter of what the
+    /// write costs. A share of what is there already, so that no disk fills with what never comes.
+    fn reserve_room(&self, file: &dyn DiskFile, start: u64, length: u64) {
+        let reserved_until = self.reserved_until.load(Ordering::Relaxed);
+        if start < RESERVE_FROM || start + length <= reserved_until {
+            return;
+        }
+        let from = reserved_until.max(start);
+        let step = (start / RESERVE_SHARE).min(RESERVE_MAX).max(length);
+        let until = match file.reserve(from, step) {
+            Ok(()) => from + step,
+            // It knows no such thing, or has no room: that is for the write to tell, and this was the last attempt.
+            Err(_) => u64::MAX,
+        };
+        self.reserved_until.store(until, Ordering::Relaxed);
+    }
+
+    /// Gives back the room that is set aside and was not needed.
+    fn give_back_room(&self) -> io::Result<()> {
+        if self.reserved_until.swap(0, Ordering::Relaxed) > self.size() {
+            self.log.get()?.set_len(self.size())?;
         }
         Ok(())
     }
@@ -306,6 +342,7 @@ impl LogSegment {
     /// Another segment is active now, or the log is closed: the time index gets its last entry.
     pub fn on_become_inactive(&self) -> io::Result<()> {
         self.cut_torn_tail()?;
+        self.give_back_room()?;
         let so_far = self.read_max_timestamp_so_far()?;
         if self.size() > 0 {
             self.mark_indexes_dirty();
@@ -343,6 +380,7 @@ impl LogSegment {
         self.size.store(size, Ordering::Release);
         self.log.get()?.set_len(size)?;
         self.is_torn.store(false, Ordering::Release);
+        self.reserved_until.store(0, Ordering::Relaxed);
         Ok(())
     }
 

@@ -53,6 +53,7 @@ mod offset_map;
 mod open_file_cache;
 mod producer_files;
 pub mod producer_state;
+mod published;
 mod recovery;
 mod reserve;
 mod time_index;

@@ -38,6 +38,7 @@ use super::log_dir::{LogContext, LogDir};
 use super::log_segment::{LogSegment, SegmentConfig, SegmentFiles};
 use super::open_file_cache::PartitionDir;
 use super::producer_state::ProducerState;
+use super::published::Published;
 use super::validator::ValidatorConfig;
 use super::{LogConfig, LogError, LogOffsetMetadata, ProducerStateSummary, Reserve, TopicPartition};
 use crate::record::{Compression, NO_PARTITION_LEADER_EPOCH, TimestampType};
@@ -126,9 +127,9 @@ pub struct UnifiedLog {
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) topic_id: ArcSwapOption<Uuid>,
     pub(crate) segments: ArcSwap<Segments>,
-    pub(crate) log_end: ArcSwap<LogOffsetMetadata>,
-    pub(crate) high_watermark: ArcSwap<LogOffsetMetadata>,
-    pub(crate) first_unstable: ArcSwapOption<LogOffsetMetadata>,
+    pub(crate) log_end: Published<LogOffsetMetadata>,
+    pub(crate) high_watermark: Published<LogOffsetMetadata>,
+    pub(crate) first_unstable: Published<Option<LogOffsetMetadata>>,
     pub(crate) log_start_offset: AtomicI64,
     pub(crate) recovery_point: AtomicI64,
     pub(crate) last_flush_ms: AtomicI64,
@@ -178,9 +179,9 @@ impl UnifiedLog {
             dir: loaded.dir,
             topic_id: ArcSwapOption::from(loaded.topic_id.map(Arc::new)),
             segments: ArcSwap::from_pointee(loaded.segments),
-            log_end: ArcSwap::from_pointee(loaded.log_end),
-            high_watermark: ArcSwap::from_pointee(LogOffsetMetadata::offset_only(loaded.log_start_offset)),
-            first_unstable: ArcSwapOption::empty(),
+            log_end: Published::new(loaded.log_end),
+            high_watermark: Published::new(LogOffsetMetadata::offset_only(loaded.log_start_offset)),
+            first_unstable: Published::new(None),
             log_start_offset: AtomicI64::new(loaded.log_start_offset),
             recovery_point: AtomicI64::new(loaded.recovery_point),
             last_flush_ms: AtomicI64::new(now_ms),
@@ -307,7 +308,7 @@ impl UnifiedLog {
     }
 
     pub fn log_end_offset_metadata(&self) -> LogOffsetMetadata {
-        **self.log_end.load()
+        self.log_end.load()
     }
 
     pub fn high_watermark(&self) -> i64 {
@@ -316,13 +317,13 @@ impl UnifiedLog {
 
     /// With its place on disk where that is known.
     pub fn high_watermark_metadata(&self) -> LogOffsetMetadata {
-        **self.high_watermark.load()
+        self.high_watermark.load()
     }
 
     /// The first unstable offset if it is below the high watermark, else the high watermark.
     pub fn last_stable_offset(&self) -> i64 {
         let high_watermark = self.high_watermark();
-        match &*self.first_unstable.load() {
+        match self.first_unstable.load() {
             Some(first) if first.message_offset < high_watermark => first.message_offset,
             _ => high_watermark,
         }
@@ -343,7 +344,7 @@ impl UnifiedLog {
     }
 
     pub(crate) fn set_high_watermark(&self, writer: &mut Writer, wanted: LogOffsetMetadata) -> i64 {
-        let log_end = **self.log_end.load();
+        let log_end = self.log_end.load();
         let log_start_offset = self.log_start_offset();
         let new = if wanted.message_offset < log_start_offset {
             LogOffsetMetadata::offset_only(log_start_offset)
@@ -352,7 +353,7 @@ impl UnifiedLog {
         } else {
             wanted
         };
-        self.high_watermark.store(Arc::new(new));
+        self.high_watermark.store(new);
         writer
             .producer_state
             .on_high_watermark_updated(new.message_offset);
@@ -363,7 +364,7 @@ impl UnifiedLog {
     /// Raises it only; returns the old one when it moved. An offset above the log end counts as the log end.
     pub fn maybe_increment_high_watermark(&self, high_watermark: LogOffsetMetadata) -> Option<i64> {
         let mut writer = self.lock_any();
-        let old = **self.high_watermark.load();
+        let old = self.high_watermark.load();
         let is_newer = old.message_offset < high_watermark.message_offset
             || (old.message_offset == high_watermark.message_offset
                 && !high_watermark.is_offset_only()
@@ -385,9 +386,7 @@ impl UnifiedLog {
                 first
             }
         });
-        if first != self.first_unstable.load().as_deref().copied() {
-            self.first_unstable.store(first.map(Arc::new));
-        }
+        self.first_unstable.store(first);
     }
 
     // ---- leader epochs
@@ -613,7 +612,7 @@ impl UnifiedLog {
             relative_position_in_segment: active.size() as i64,
         };
         assert_eq!(
-            **self.log_end.load(),
+            self.log_end.load(),
             expected,
             "{partition}: log end is not the active segment's"
         );

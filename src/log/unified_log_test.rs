@@ -707,3 +707,38 @@ fn flush_that_a_roll_overtook_leaves_the_rest_to_the_flush_of_the_roll() {
     assert_eq!(log.recovery_point(), 3);
     assert!(!log.segments.load()[0].has_dirty_indexes());
 }
+
+#[test]
+fn room_that_was_set_aside_for_a_segment_is_given_back_when_it_is_closed() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(crate::io::disk::SystemDisk::new());
+    let manager = open_manager(disk, TestClock::at(NOW), &[dir.path().to_path_buf()]);
+    manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+    let log = manager
+        .get_or_create(&TopicPartition::new("t", 0), None, config_with(&[]))
+        .unwrap();
+    let fill = |base_offset: i64| {
+        for _ in 0..40 {
+            log.append_as_leader(&batch(1, 100_000, NOW), 0, AppendOrigin::Client, NOW)
+                .unwrap();
+        }
+        let path = log.dir().join(format!("{base_offset:020}.log"));
+        let metadata = std::fs::metadata(&path).unwrap();
+        assert_eq!(metadata.len(), log.segments.load().last().unwrap().size());
+        path
+    };
+    let room_behind = |path: &Path| {
+        let metadata = std::fs::metadata(path).unwrap();
+        (metadata.blocks() * 512).saturating_sub(metadata.len())
+    };
+    let rolled = fill(0);
+    log.roll().unwrap();
+    let active = fill(40);
+    // A file system that does not do it has written no block yet, or just those that there are.
+    log.flush().unwrap();
+    assert!(room_behind(&rolled) < 65_536, "{}", room_behind(&rolled));
+    assert!(room_behind(&active) < 2 << 20, "{}", room_behind(&active));
+    manager.shutdown(1).unwrap();
+    assert!(room_behind(&active) < 65_536, "{}", room_behind(&active));
+}
