@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import servers
+import wire
 from results import check, expect, finish
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -175,10 +176,21 @@ class Setting:
         self.server.stop(signal.SIGKILL)
         self.log.close()
 
-    def tails(self):
+    def state(self):
+        """What the node says of the group and the transactions, where everybody stands, and the ends of the logs."""
+        with wire.Connection(self.bootstrap) as node:
+            groups = node.ask("DescribeGroups", 5, groups=["copiers", "message-copiers"])["groups"]
+            listed = node.ask("ListTransactions", 1, durationFilter=-1)["transactionStates"]
+            told = node.ask("DescribeTransactions", 0, transactionalIds=[found["transactionalId"] for found in listed])["transactionStates"]
+        lines = [f"{group['groupId']} {group['groupState']} {[member['clientId'] for member in group['members']]}" for group in groups]
+        lines += map(str, told)
+        for worker in self.workers:
+            # Java and Go, and Python as it is set here, say where their threads are.
+            worker.process.send_signal(signal.SIGQUIT)
+        time.sleep(2)
         self.log.flush()
-        text = (self.work / "workers.log").read_text(errors="replace").splitlines()
-        return "\n".join(line[:200] for line in text[-60:]) + f"\n--- the node\n{self.server.log_tail(30)}"
+        lines += (self.work / "workers.log").read_text(errors="replace").splitlines()[-800:]
+        return "\n".join(line[:300] for line in lines) + f"\n--- the node\n{self.server.log_tail(60)}"
 
 
 def expect_all(found, count, what, step=PARTITIONS):
@@ -207,7 +219,7 @@ def in_setting(test):
         try:
             test(setting, random.Random(SEED))
         except BaseException:
-            print(setting.tails(), flush=True)
+            print(setting.state(), flush=True)
             raise
         finally:
             setting.end()

@@ -108,13 +108,12 @@ class Server:
             SERVER_PROPERTIES.format(port=self.port, controller_port=self.controller_port,
                                      directory=self.directory) + extra_properties)
 
-    def format(self):
+    def format(self, *more):
+        arguments = ["format", "-t", CLUSTER_ID, "-c", self.properties, "--standalone", "--ignore-formatted", *more]
         if self.kind == "apache":
-            command = java_command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self.properties,
-                                   "--standalone", "--ignore-formatted")
+            command = java_command("kafka.tools.StorageTool", *arguments)
         else:
-            command = [kavka_binary(), "format", "-t", CLUSTER_ID, "-c", self.properties, "--standalone",
-                       "--ignore-formatted"]
+            command = [kavka_binary(), *arguments]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"format of {self.kind} failed:\n{done.stdout}{done.stderr}")

@@ -308,11 +308,12 @@ def crc32c(data):
 
 
 def batch(values, producer_id=-1, producer_epoch=-1, sequence=-1, transactional=False, timestamp=1_700_000_000_000):
-    """A record batch of magic 2, uncompressed, with null keys."""
+    """A record batch of magic 2, uncompressed. A value is text, or a key and a value of bytes; else keys are null."""
     records = b""
     for delta, value in enumerate(values):
-        value = value.encode()
-        body = b"\0\0" + _varint(delta << 1) + _varint(1) + _varint(len(value) << 1) + value + b"\0"
+        key, value = value if isinstance(value, tuple) else (None, value.encode())
+        key = _varint(1) if key is None else _varint(len(key) << 1) + key
+        body = b"\0\0" + _varint(delta << 1) + key + _varint(len(value) << 1) + value + b"\0"
         records += _varint(len(body) << 1) + body
     attributes = 0x10 if transactional else 0
     covered = struct.pack(">hiqqqhii", attributes, len(values) - 1, timestamp, timestamp, producer_id, producer_epoch,

@@ -156,8 +156,12 @@ class Leg:
         for group in ("group-a", "group-b"):
             if f'"group":"{group}"' not in printed:
                 raise AssertionError(f"{kind} left no offsets of {group} that the decoder can read")
+        transactions = sorted(self.directory.glob("*/__transaction_state-*/*.log"))
+        if transactions and '"transactionalId":"' not in self.dump(transactions, "--transaction-log-decoder"):
+            raise AssertionError(f"{kind} left no transactions that the decoder can read")
         if kind == "kavka" or OTHER == "kavka":
             self.compare_dumps(logs, "--offsets-decoder")
+            self.compare_dumps(transactions, "--transaction-log-decoder")
             files = [path for pattern in ("*.log", "*.snapshot", "*.txnindex") for path in sorted(self.directory.glob(f"*/*/{pattern}"))]
             self.compare_dumps([path for path in files if "__cluster_metadata" not in str(path)], "--deep-iteration")
 

@@ -454,27 +454,34 @@ def verifiable():
     expect(all(e["success"] for e in events if e["name"] == "offsets_committed"), True, "commits")
 
 
+def told_alike(printed):
+    """Columns are as wide as what they hold; times, ids and offsets of the node are its own."""
+    printed = re.sub(r"[ \t]+", " ", printed)
+    printed = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z?|\b\d{13}\b", "<time>", printed)
+    return "\n".join(line.strip() for line in printed.splitlines() if "SLF4J" not in line)
+
+
+def transactional_producer(node, name):
+    while node.ask("FindCoordinator", 4, keyType=1, coordinatorKeys=[name])["coordinators"][0]["errorCode"]:
+        pass
+    # A producer id that is like no other number here.
+    for _ in range(40):
+        node.ask("InitProducerId", 4, transactionalId=None, transactionTimeoutMs=0)
+    while True:
+        producer = node.ask("InitProducerId", 4, transactionalId=name, transactionTimeoutMs=120000)
+        if not producer["errorCode"]:
+            return producer
+
+
 def transactions():
     topic, name = unique("tools-tx"), unique("tx")
     on_node("TopicCommand", "--create", "--topic", topic, "--partitions", "1")
 
     def command(*arguments, code=0):
-        printed = on_node("TransactionsCommand", *arguments, code=code)
-        # Columns are as wide as what they hold; times, ids and offsets of the node are its own.
-        printed = re.sub(r"[ \t]+", " ", printed)
-        printed = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z?|\b\d{13}\b", "<time>", printed)
-        return "\n".join(line.strip() for line in printed.splitlines() if "SLF4J" not in line)
+        return told_alike(on_node("TransactionsCommand", *arguments, code=code))
 
     with wire.Connection(BOOTSTRAP) as node:
-        while node.ask("FindCoordinator", 4, keyType=1, coordinatorKeys=[name])["coordinators"][0]["errorCode"]:
-            pass
-        # A producer id that is like no other number here.
-        for _ in range(40):
-            node.ask("InitProducerId", 4, transactionalId=None, transactionTimeoutMs=0)
-        while True:
-            producer = node.ask("InitProducerId", 4, transactionalId=name, transactionTimeoutMs=120000)
-            if not producer["errorCode"]:
-                break
+        producer = transactional_producer(node, name)
 
         def produce(value, epoch, sequence):
             records = wire.batch([value], producer["producerId"], epoch, sequence, True)
@@ -504,6 +511,82 @@ def transactions():
     return ids, [text]
 
 
+def hanging_transactions():
+    """Two that no coordinator will ever end: a late batch of a transaction that has ended, and one of a producer that nobody knows."""
+    topic, name = unique("tools-hanging"), unique("tx")
+    an_hour_ago = int(time.time() * 1000) - 3_600_000
+    on_node("TopicCommand", "--create", "--topic", topic, "--partitions", "2")
+
+    def verify(operation):
+        answer = node.ask("IncrementalAlterConfigs", 1, resources=[{"resourceType": 4, "resourceName": "1", "configs": [
+            {"name": "transaction.partition.verification.enable", "configOperation": operation, "value": None if operation else "false"}]}])
+        expect(answer["responses"][0]["errorCode"], 0, "the config of the verification")
+
+    def produce(value, sequence, producer_id, index=0, epoch=0, transactional_id=name, version=11):
+        records = wire.batch([value], producer_id, epoch, sequence, True, timestamp=an_hour_ago)
+        answer = node.ask("Produce", version, transactionalId=transactional_id, acks=-1, timeoutMs=5000, topicData=[
+            {"name": topic, "partitionData": [{"index": index, "records": records}]}])
+        expect(answer["responses"][0]["partitionResponses"][0]["errorCode"], 0, f"produce {value}")
+
+    def end(producer_id, epoch=0, transactional_id=name, version=4):
+        answer = node.ask("EndTxn", version, transactionalId=transactional_id, producerId=producer_id, producerEpoch=epoch, committed=True)
+        expect(answer["errorCode"], 0, "end")
+        while (found := node.ask("DescribeTransactions", 0, transactionalIds=[transactional_id]))["transactionStates"][0]["transactionState"] != "CompleteCommit":
+            expect(found["transactionStates"][0]["transactionState"], "PrepareCommit", "state")
+
+    def values():
+        return [wire.committed_values(node, topic, index) for index in range(2)]
+
+    with wire.Connection(BOOTSTRAP) as node, Driver() as driver:
+        mine = transactional_producer(node, name)["producerId"]
+        nobody = mine + 700_000
+        added = node.ask("AddPartitionsToTxn", 3, v3AndBelowTransactionalId=name, v3AndBelowProducerId=mine, v3AndBelowProducerEpoch=0,
+                         v3AndBelowTopics=[{"name": topic, "partitions": [0]}])
+        expect(added["resultsByTopicV3AndBelow"][0]["resultsByPartition"][0]["partitionErrorCode"], 0, "add")
+        produce("in time", 0, mine)
+        end(mine)
+        deadline = time.monotonic() + 10
+        verify(0)
+        try:
+            while True:
+                try:
+                    produce("late", 1, mine)
+                    break
+                except AssertionError:
+                    # The config acts a little later than it is answered.
+                    if time.monotonic() > deadline:
+                        raise
+            produce("of nobody", 0, nobody, index=1, transactional_id=unique("tx"))
+        finally:
+            verify(1)
+        other = unique("tx")
+        second = transactional_producer(node, other)["producerId"]
+        for index in range(2):
+            produce("behind", 0, second, index=index, transactional_id=other, version=12)
+        end(second, transactional_id=other, version=5)
+        printed = [f"{values()}"]
+
+        def command(*arguments):
+            lines = told_alike(driver("TransactionsCommand", *arguments)).splitlines()
+            # How long it hangs is in minutes since the time in its batch.
+            printed.extend([f"# {' '.join(map(str, arguments))}", *sorted(re.sub(r"<time> \d+$", "<time> <long>", line) for line in lines)])
+
+        command("find-hanging", "--topic", topic)
+        command("find-hanging", "--topic", topic, "--partition", "1")
+        command("find-hanging", "--broker-id", "1")
+        command("find-hanging", "--topic", topic, "--max-transaction-timeout", "100000000")
+        command("find-hanging")
+        command("abort", "--topic", topic, "--partition", "0", "--start-offset", "2")
+        command("find-hanging", "--broker-id", "1")
+        command("abort", "--topic", topic, "--partition", "1", "--producer-id", nobody, "--producer-epoch", "0", "--coordinator-epoch", "0")
+        command("find-hanging", "--broker-id", "1")
+        printed.append(f"{values()}")
+    text = "\n".join(printed)
+    for number, mask in ((mine, "<producer>"), (nobody, "<nobody>")):
+        text = re.sub(rf"\b{number}\b", mask, text)
+    return {topic: "<topic>", name: "<id>"}, [text]
+
+
 def main():
     same("topics", topics)
     same("configs", configs)
@@ -518,6 +601,7 @@ def main():
     same("delete-records", delete_records)
     same("log-dirs", log_dirs)
     same("transactions", transactions)
+    same("hanging transactions", hanging_transactions)
     api_versions()
     check(CLIENT, "perf-test", performance)
     check(CLIENT, "verifiable", verifiable)

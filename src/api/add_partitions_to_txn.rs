@@ -30,7 +30,7 @@ pub async fn handle(
     let is_client = context.api_version < FIRST_BROKER_VERSION;
     let mut response = AddPartitionsToTxnResponse::default();
     for transaction in transactions_of(context.api_version, request) {
-        let topics = add(context, is_client, &transaction).await;
+        let topics = add(context, is_client, &transaction).await?;
         if is_client {
             response.results_by_topic_v3_and_below = topics;
         } else {
@@ -64,7 +64,7 @@ async fn add(
     context: &RequestContext,
     is_client: bool,
     requested: &AddPartitionsToTxnTransaction,
-) -> Vec<AddPartitionsToTxnTopicResult> {
+) -> Result<Vec<AddPartitionsToTxnTopicResult>, ApiError> {
     let image = context.broker.metadata.image();
     let refusal = |topic: &str, partition: i32| refusal(&image, is_client, topic, partition);
     let any_refused = requested.topics.iter().any(|topic| {
@@ -72,9 +72,9 @@ async fn add(
         partitions.any(|partition| refusal(&topic.name, *partition).is_some())
     });
     if any_refused {
-        return results(&requested.topics, |topic, partition| {
+        return Ok(results(&requested.topics, |topic, partition| {
             refusal(topic, partition).unwrap_or(ErrorCode::OperationNotAttempted)
-        });
+        }));
     }
     let partitions: BTreeSet<TopicPartition> = partitions_of(&requested.topics).collect();
     let transaction = Transaction {
@@ -86,15 +86,17 @@ async fn add(
     };
     let coordinator = &context.broker.transaction_coordinator;
     if requested.verify_only {
-        return match coordinator.verify_partitions(transaction, partitions).await {
-            Ok(verified) => results(&requested.topics, |topic, index| {
-                let found = verified
-                    .iter()
-                    .find(|(partition, _)| *partition.topic == *topic && partition.partition == index);
-                found.map_or(ErrorCode::UnknownServerError, |(_, error)| *error)
-            }),
-            Err(error) => results(&requested.topics, |_, _| error),
-        };
+        return Ok(
+            match coordinator.verify_partitions(transaction, partitions).await {
+                Ok(verified) => results(&requested.topics, |topic, index| {
+                    let found = verified
+                        .iter()
+                        .find(|(partition, _)| *partition.topic == *topic && partition.partition == index);
+                    found.map_or(ErrorCode::UnknownServerError, |(_, error)| *error)
+                }),
+                Err(error) => results(&requested.topics, |_, _| error),
+            },
+        );
     }
     let client_version = match is_client {
         true => TransactionVersion::V0,
@@ -107,9 +109,11 @@ async fn add(
         Ok(()) => ErrorCode::None,
         // Older clients know no other word for it.
         Err(ErrorCode::ProducerFenced) if context.api_version < 2 => ErrorCode::InvalidProducerEpoch,
+        // `transaction.version` 0 knows no such requests: an error of all of it.
+        Err(ErrorCode::UnsupportedVersion) => return Err(ErrorCode::UnsupportedVersion.into()),
         Err(error) => error,
     };
-    results(&requested.topics, |_, _| error)
+    Ok(results(&requested.topics, |_, _| error))
 }
 
 fn refusal(image: &MetadataImage, is_client: bool, topic: &str, partition: i32) -> Option<ErrorCode> {

@@ -1,6 +1,8 @@
 """Copies SOURCE to TARGET in transactions, on librdkafka, see exactly_once_test.py."""
+import faulthandler
 import os
 import random
+import signal
 import sys
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -8,12 +10,15 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 SOURCE, TARGET, GROUP, NAME = sys.argv[1:5]
 INSTANCE = sys.argv[5:6]
 PATIENCE_SECONDS = 60
+# As Java and Go do.
+faulthandler.register(signal.SIGQUIT)
 
 
 class Copier:
     def __init__(self):
         self.changed = False
-        config = {"bootstrap.servers": os.environ["BOOTSTRAP"], "log_level": 3}
+        # The other strategy, when the only node is gone, leaves librdkafka 2.16 asking a broker that it has given up for the group's coordinator.
+        config = {"bootstrap.servers": os.environ["BOOTSTRAP"], "log_level": 3, "metadata.recovery.strategy": "none"}
         group = {"group.id": GROUP, "auto.offset.reset": "earliest", "enable.auto.commit": False, "session.timeout.ms": 6000,
                  "heartbeat.interval.ms": 300, "partition.assignment.strategy": "range"}
         if INSTANCE:

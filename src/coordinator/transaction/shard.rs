@@ -66,9 +66,18 @@ impl TimerEvent for ExpirationTimer {
     fn key(&self) {}
 }
 
-/// Decided transactions whose records are being written.
+/// Decided transactions whose records are being written: the producer, and when it was decided, which tells its transactions of one epoch apart.
 #[derive(Debug, Clone, PartialEq)]
-pub struct MarkersDue(Vec<(StrBytes, ProducerIdAndEpoch)>);
+pub struct MarkersDue(Vec<(StrBytes, ProducerIdAndEpoch, i64)>);
+
+fn due(metadata: &TransactionMetadata) -> (StrBytes, ProducerIdAndEpoch, i64) {
+    let decided_ms = metadata.last_update_timestamp_ms;
+    (
+        metadata.transactional_id.clone(),
+        producer_of(metadata),
+        decided_ms,
+    )
+}
 
 pub struct TransactionShard {
     config: Arc<TransactionShardConfig>,
@@ -112,11 +121,22 @@ fn transition<T>(
     let due = metadata
         .state
         .is_prepared()
-        .then(|| MarkersDue(vec![(metadata.transactional_id.clone(), producer_of(&metadata))]));
+        .then(|| MarkersDue(vec![due(&metadata)]));
     let mut outcome =
         TransactionOutcome::with_records(vec![TransactionRecord::new(metadata, server_version)], answer);
     outcome.pending = due;
     outcome
+}
+
+/// A record of version 0 cannot say that its client raises epochs.
+fn check_recordable(
+    client_version: TransactionVersion,
+    server_version: TransactionVersion,
+) -> Result<(), ApiError> {
+    match client_version.record_version() > server_version.record_version() {
+        true => Err(ErrorCode::UnsupportedVersion.into()),
+        false => Ok(()),
+    }
 }
 
 /// Requests.
@@ -175,7 +195,10 @@ impl TransactionShard {
     ) -> Result<TransactionOutcome<()>, ApiError> {
         let metadata = self.known(transactional_id)?;
         match metadata.add_partitions(producer, partitions, client_version, context.now_ms) {
-            Decision::Transition(next) => Ok(transition(next, server_version, ())),
+            Decision::Transition(next) => {
+                check_recordable(client_version, server_version)?;
+                Ok(transition(next, server_version, ()))
+            }
             Decision::Done => Ok(Outcome::of(())),
             Decision::NeedsProducerId => Err(ErrorCode::UnknownServerError.into()),
             Decision::Refused(error) => Err(error.into()),
@@ -214,6 +237,7 @@ impl TransactionShard {
         let metadata = self.known(transactional_id)?;
         match metadata.end(producer, commit, client_version, new_producer_id, context.now_ms) {
             Decision::Transition(next) => {
+                check_recordable(client_version, server_version)?;
                 let answer = ended(&next);
                 Ok(transition(next, server_version, Answer::Ready(answer)))
             }
@@ -361,9 +385,7 @@ impl CoordinatorShard for TransactionShard {
             .transactions
             .iter()
             .filter(|(_, metadata)| metadata.state.is_prepared());
-        let due: Vec<_> = prepared
-            .map(|(id, metadata)| (id.clone(), producer_of(metadata)))
-            .collect();
+        let due: Vec<_> = prepared.map(|(_, metadata)| due(metadata)).collect();
         let mut outcome = TransactionOutcome::of(());
         outcome.pending = (!due.is_empty()).then_some(MarkersDue(due));
         outcome.effects = vec![self.next_expiration()];
@@ -387,16 +409,15 @@ impl CoordinatorShard for TransactionShard {
         pending: MarkersDue,
         result: Result<(), ErrorCode>,
     ) -> TransactionOutcome<()> {
-        let still_due = |(id, producer): &(StrBytes, ProducerIdAndEpoch)| {
-            let metadata = self.transactions.get(id);
-            metadata
-                .is_some_and(|metadata| metadata.state.is_prepared() && producer_of(metadata) == *producer)
+        let still_due = |noted: &(StrBytes, ProducerIdAndEpoch, i64)| {
+            let metadata = self.transactions.get(&noted.0);
+            metadata.is_some_and(|metadata| metadata.state.is_prepared() && due(metadata) == *noted)
         };
-        let due: Vec<_> = pending.0.into_iter().filter(|due| still_due(due)).collect();
+        let due: Vec<_> = pending.0.into_iter().filter(still_due).collect();
         let mut outcome = TransactionOutcome::of(());
         match result {
             Ok(()) => {
-                for metadata in due.iter().filter_map(|(id, _)| self.transactions.get(id)) {
+                for metadata in due.iter().filter_map(|(id, ..)| self.transactions.get(id)) {
                     self.sink.send(markers_of(metadata));
                 }
             }

@@ -216,6 +216,60 @@ fn decision_that_is_slow_to_commit_is_waited_for() {
 }
 
 #[test]
+fn decision_that_waits_sends_no_marker_of_the_next_one() {
+    const V0: TransactionVersion = TransactionVersion::V0;
+    let mut fixture = Fixture::new();
+    fixture.init();
+    let mut pendings = Vec::new();
+    for _ in 0..2 {
+        fixture.add(producer(0));
+        let context = fixture.context(NOW);
+        let ended = fixture
+            .shard
+            .end(&context, &id(), producer(0), true, V0, None, V0);
+        let (_, pending) = fixture.write(ended.unwrap());
+        let decided_ms = fixture.shard.get(&id()).unwrap().last_update_timestamp_ms;
+        pendings.push(pending);
+        if pendings.len() == 1 {
+            let completed = fixture
+                .shard
+                .complete(&context, &id(), producer(0), decided_ms, V0);
+            fixture.write(completed.unwrap());
+        }
+    }
+    let first = pendings.remove(0);
+    fixture.commit(first);
+    assert!(fixture.sent.take().is_empty());
+    let second = pendings.remove(0);
+    fixture.commit(second);
+    assert_eq!(fixture.sent.take().len(), 1);
+}
+
+#[test]
+fn client_that_raises_epochs_is_refused_where_records_cannot_say_so() {
+    const V0: TransactionVersion = TransactionVersion::V0;
+    let mut fixture = Fixture::new();
+    fixture.init();
+    let partitions = [TopicPartition::new("t", 0)].into();
+    let context = fixture.context(NOW);
+    let add = |shard: &TransactionShard, client| {
+        let added = shard.add_partitions(&context, &id(), producer(0), &partitions, client, V0);
+        added.map(|_| ()).map_err(|error| error.code)
+    };
+    assert_eq!(add(&fixture.shard, V2), Err(ErrorCode::UnsupportedVersion));
+    assert_eq!(add(&fixture.shard, V0), Ok(()));
+    fixture.add(producer(0));
+    let ended = fixture
+        .shard
+        .end(&context, &id(), producer(0), true, V2, None, V0);
+    assert_eq!(
+        ended.map(|_| ()).map_err(|error| error.code),
+        Err(ErrorCode::UnsupportedVersion)
+    );
+    assert_eq!(fixture.state(), Some(TransactionState::Ongoing));
+}
+
+#[test]
 fn prepared_transactions_go_on_after_loading() {
     let mut fixture = Fixture::new();
     fixture.init();

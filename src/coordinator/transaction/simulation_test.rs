@@ -731,10 +731,16 @@ fn run(seed: u64, version: TransactionVersion) -> (Vec<String>, usize) {
     (world.violations(), committed)
 }
 
+/// More in long runs.
+fn seeds() -> u64 {
+    let asked = std::env::var("KAVKA_TRANSACTION_SIMULATION_SEEDS").ok();
+    asked.and_then(|seeds| seeds.parse().ok()).unwrap_or(300)
+}
+
 #[test]
 fn version_2_keeps_its_promise_whatever_the_network_does() {
     let mut committed = 0;
-    for seed in 0..300 {
+    for seed in 0..seeds() {
         let (violations, committed_here) = run(seed, TransactionVersion::V2);
         assert!(violations.is_empty(), "seed {seed}: {violations:#?}");
         committed += committed_here;

@@ -275,6 +275,10 @@ impl TransactionMetadata {
                     };
                     return Decision::Transition(next);
                 }
+                // Kafka has no epoch to raise here, and says so, even to one that only asks again.
+                if self.is_producer_epoch_exhausted() {
+                    return Decision::Refused(ErrorCode::UnknownServerError);
+                }
                 match self.raised_epoch(expected) {
                     Some((producer_epoch, last_producer_epoch)) => {
                         next.producer_epoch = producer_epoch;

@@ -125,6 +125,10 @@ fn init_with_an_exhausted_epoch_takes_a_new_producer_id() {
     assert_eq!(next.last_producer_epoch, i16::MAX - 1);
     let again = next.init_producer_id(1, Some(producer(7, i16::MAX - 1)), None, V0, NOW);
     assert_eq!(short(again), Ok((Empty, 9, 0)));
+    // But not one that came to the last epoch.
+    exhausted.last_producer_epoch = i16::MAX - 2;
+    let again = exhausted.init_producer_id(1, Some(producer(7, i16::MAX - 2)), Some(9), V0, NOW);
+    assert_eq!(short(again), Err(ErrorCode::UnknownServerError));
 }
 
 #[test]

@@ -57,6 +57,7 @@ public final class Compat {
         return new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer());
     }
 
+    /** A value of null takes a default of ours away. */
     public static KafkaConsumer<String, String> consumer(String group, String... pairs) {
         Properties properties = config("auto.offset.reset", "earliest", "enable.auto.commit", "false", "session.timeout.ms", "10000",
             "heartbeat.interval.ms", "500");
@@ -64,7 +65,11 @@ public final class Compat {
             properties.put("group.id", group);
         }
         for (int i = 0; i < pairs.length; i += 2) {
-            properties.put(pairs[i], pairs[i + 1]);
+            if (pairs[i + 1] == null) {
+                properties.remove(pairs[i]);
+            } else {
+                properties.put(pairs[i], pairs[i + 1]);
+            }
         }
         return new KafkaConsumer<>(properties, new StringDeserializer(), new StringDeserializer());
     }

@@ -2,6 +2,7 @@ package compat;
 
 import static compat.Compat.*;
 import static org.junit.jupiter.api.Assertions.*;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.lang.reflect.InvocationTargetException;
 import java.util.ArrayList;
@@ -10,6 +11,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -221,13 +223,25 @@ class TransactionTest {
     /** By the consumer's metadata from 2.5 on (KIP-447), else by the group's name. */
     private static void sendOffsets(Producer<?, ?> producer, Map<TopicPartition, OffsetAndMetadata> offsets, KafkaConsumer<?, ?> consumer, String group)
             throws Exception {
+        if (clientAtLeast(2, 5)) {
+            sendOffsets(producer, offsets, groupMetadata(consumer));
+        } else {
+            sendOffsetsOfGroup(producer, offsets, group);
+        }
+    }
+
+    private static void sendOffsets(Producer<?, ?> producer, Map<TopicPartition, OffsetAndMetadata> offsets, Object groupMetadata) throws Exception {
+        Class<?> metadata = Class.forName("org.apache.kafka.clients.consumer.ConsumerGroupMetadata");
+        invoke(Producer.class.getMethod("sendOffsetsToTransaction", Map.class, metadata), producer, offsets, groupMetadata);
+    }
+
+    private static void sendOffsetsOfGroup(Producer<?, ?> producer, Map<TopicPartition, OffsetAndMetadata> offsets, String group) throws Exception {
+        invoke(Producer.class.getMethod("sendOffsetsToTransaction", Map.class, String.class), producer, offsets, group);
+    }
+
+    private static void invoke(java.lang.reflect.Method method, Object target, Object... arguments) throws Exception {
         try {
-            if (clientAtLeast(2, 5)) {
-                Class<?> metadata = Class.forName("org.apache.kafka.clients.consumer.ConsumerGroupMetadata");
-                Producer.class.getMethod("sendOffsetsToTransaction", Map.class, metadata).invoke(producer, offsets, groupMetadata(consumer));
-            } else {
-                Producer.class.getMethod("sendOffsetsToTransaction", Map.class, String.class).invoke(producer, offsets, group);
-            }
+            method.invoke(target, arguments);
         } catch (InvocationTargetException error) {
             throw (Exception) error.getCause();
         }
@@ -261,6 +275,67 @@ class TransactionTest {
             sendOffsets(producer, Collections.singletonMap(partition, new OffsetAndMetadata(8)), consumer, group);
             producer.abortTransaction();
             await("the offset", () -> Long.valueOf(6).equals(committed(consumer, partition)));
+        }
+    }
+
+    private void offsetsOfOneThatLeft(String... protocol) throws Exception {
+        String topic = createTopic("j-tx", 1);
+        String group = unique("g");
+        TopicPartition partition = new TopicPartition(topic, 0);
+        send(topic, 1);
+        Object stale;
+        try (KafkaConsumer<String, String> gone = consumer(group, protocol)) {
+            gone.subscribe(Collections.singleton(topic));
+            take(gone, 1);
+            stale = groupMetadata(gone);
+        }
+        try (KafkaProducer<String, String> producer = started(unique("tx")); KafkaConsumer<String, String> current = consumer(group, protocol);
+             KafkaConsumer<String, String> reader = committedOnly(topic)) {
+            current.subscribe(Collections.singleton(topic));
+            take(current, 1);
+            producer.beginTransaction();
+            sendAll(producer, topic, 0, 1, 2);
+            // The client may hear of it when it sends the offsets, or when it commits.
+            assertThrows(CommitFailedException.class, () -> {
+                sendOffsets(producer, Collections.singletonMap(partition, new OffsetAndMetadata(1)), stale);
+                producer.commitTransaction();
+            });
+            producer.abortTransaction();
+            assertNull(committed(current, partition));
+            producer.beginTransaction();
+            sendAll(producer, topic, 0, 2, 3);
+            sendOffsets(producer, Collections.singletonMap(partition, new OffsetAndMetadata(1)), groupMetadata(current));
+            producer.commitTransaction();
+            await("the offset", () -> Long.valueOf(1).equals(committed(current, partition)));
+            assertEquals(Arrays.asList(0, 2), sortedValues(take(reader, 2)));
+        }
+    }
+
+    @Test void offsetsOfAMemberThatLeftAreRefused() throws Exception {
+        assumeTrue(clientAtLeast(2, 5), "KIP-447");
+        offsetsOfOneThatLeft();
+    }
+
+    @Test void offsetsOfAMemberOfAConsumerGroupThatLeftAreRefused() throws Exception {
+        assumeTrue(clientAtLeast(4, 0), "KIP-848");
+        offsetsOfOneThatLeft("group.protocol", "consumer", "session.timeout.ms", null, "heartbeat.interval.ms", null);
+    }
+
+    @Test void offsetsByTheNameOfTheGroupAlone() throws Exception {
+        // From 4.0 on the name is wrapped into a ConsumerGroupMetadata.
+        assumeTrue(!clientAtLeast(4, 0), "sendOffsetsToTransaction(Map, String) is gone");
+        String topic = createTopic("j-tx", 1);
+        String group = unique("g");
+        TopicPartition partition = new TopicPartition(topic, 0);
+        try (KafkaProducer<String, String> producer = started(unique("tx")); KafkaConsumer<String, String> consumer = consumer(group)) {
+            producer.beginTransaction();
+            sendOffsetsOfGroup(producer, Collections.singletonMap(partition, new OffsetAndMetadata(3)), group);
+            producer.abortTransaction();
+            assertNull(committed(consumer, partition));
+            producer.beginTransaction();
+            sendOffsetsOfGroup(producer, Collections.singletonMap(partition, new OffsetAndMetadata(5)), group);
+            producer.commitTransaction();
+            await("the offset", () -> Long.valueOf(5).equals(committed(consumer, partition)));
         }
     }
 
