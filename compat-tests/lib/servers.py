@@ -137,7 +137,8 @@ class Server:
         raise RuntimeError(f"{self.kind} did not listen on {self.bootstrap} in {timeout} s:\n{self.log_tail()}")
 
     def log_tail(self, lines=15):
-        return "\n".join(line[:300] for line in self.log_path.read_text(errors="replace").splitlines()[-lines:])
+        text = self.log_path.read_text(errors="replace") if self.log_path.exists() else "(there is no log)"
+        return "\n".join(line[:300] for line in text.splitlines()[-lines:])
 
     def stop(self, signal_number=signal.SIGTERM):
         if self.process is None:
@@ -151,8 +152,12 @@ class Server:
         self.process = None
 
     def __enter__(self):
-        self.format()
-        return self.start()
+        try:
+            self.format()
+            return self.start()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_):
         self.stop()
