@@ -7,6 +7,8 @@
 
 use std::collections::BTreeSet;
 
+use indexmap::{IndexMap, IndexSet};
+
 use super::{ApiError, ErrorResponse, Reply, RequestContext, auto_topic_creation};
 use crate::coordinator::transaction::{ProducerIdAndEpoch, Transaction, TransactionVersion};
 use crate::log::TopicPartition;
@@ -137,17 +139,25 @@ fn results(
     topics: &[AddPartitionsToTxnTopic],
     error_of: impl Fn(&str, i32) -> ErrorCode,
 ) -> Vec<AddPartitionsToTxnTopicResult> {
-    let result = |topic: &AddPartitionsToTxnTopic| {
-        let partitions = topic.partitions.iter().map(|partition| {
+    // A partition that is named twice is answered once, and of a topic without partitions nothing is said.
+    let mut partitions: IndexMap<&TopicName, IndexSet<i32>> = IndexMap::new();
+    for topic in topics.iter().filter(|topic| !topic.partitions.is_empty()) {
+        partitions
+            .entry(&topic.name)
+            .or_default()
+            .extend(&topic.partitions);
+    }
+    let result = |(topic, partitions): (&TopicName, IndexSet<i32>)| {
+        let partitions = partitions.into_iter().map(|partition| {
             AddPartitionsToTxnPartitionResult::default()
-                .with_partition_index(*partition)
-                .with_partition_error_code(error_of(&topic.name, *partition).code())
+                .with_partition_index(partition)
+                .with_partition_error_code(error_of(topic, partition).code())
         });
         AddPartitionsToTxnTopicResult::default()
-            .with_name(TopicName(StrBytes::from_string(topic.name.to_string())))
+            .with_name(TopicName(StrBytes::from_string(topic.to_string())))
             .with_results_by_partition(partitions.collect())
     };
-    topics.iter().map(result).collect()
+    partitions.into_iter().map(result).collect()
 }
 
 impl ErrorResponse<AddPartitionsToTxnRequest> for AddPartitionsToTxnResponse {

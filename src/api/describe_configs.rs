@@ -23,6 +23,13 @@ pub async fn handle(
     context: &RequestContext,
     request: DescribeConfigsRequest,
 ) -> Result<Reply<DescribeConfigsResponse>, ApiError> {
+    let is_unknown = |resource: &DescribeConfigsResource| {
+        ConfigResourceType::from_id(resource.resource_type) == ConfigResourceType::Unknown
+    };
+    if request.resources.iter().any(is_unknown) {
+        let message = ErrorCode::InvalidRequest.message().to_owned();
+        return Err(ApiError::new(ErrorCode::InvalidRequest, message));
+    }
     let image = context.broker.metadata.image();
     let config = context.broker.current_config.load();
     let mut response = DescribeConfigsResponse::default();

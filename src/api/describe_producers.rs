@@ -15,11 +15,17 @@ pub async fn handle(
     context: &RequestContext,
     request: DescribeProducersRequest,
 ) -> Result<Reply<DescribeProducersResponse>, ApiError> {
+    let image = context.broker.metadata.image();
     let mut response = DescribeProducersResponse::default();
     for topic in &request.topics {
-        let invalid = topic_name::validate(&topic.name).err();
-        let invalid = invalid.map(|message| ApiError::new(ErrorCode::InvalidTopicException, message));
-        let partitions = topic.partition_indexes.iter().map(|partition| match &invalid {
+        let refusal = match topic_name::validate(&topic.name) {
+            Err(message) => Some(ApiError::new(ErrorCode::InvalidTopicException, message)),
+            Ok(()) if image.topics.by_name(&topic.name).is_none() => {
+                Some(ErrorCode::UnknownTopicOrPartition.into())
+            }
+            Ok(()) => None,
+        };
+        let partitions = topic.partition_indexes.iter().map(|partition| match &refusal {
             Some(error) => refused(*partition, error),
             None => describe(context, &topic.name, *partition),
         });

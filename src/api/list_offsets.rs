@@ -62,7 +62,11 @@ pub async fn handle(
         }
     }
     let mut response = ListOffsetsResponse::default();
-    for (name, partitions) in listed {
+    // Of a topic without partitions nothing is said.
+    for (name, partitions) in listed
+        .into_iter()
+        .filter(|(_, partitions)| !partitions.is_empty())
+    {
         let mut topic = ListOffsetsTopicResponse::default();
         topic.name = name;
         topic.partitions = partitions;

@@ -51,10 +51,8 @@ pub async fn handle(
             .create(&context.broker, asker, missing);
     }
     if context.api_version >= 8 && request.include_topic_authorized_operations {
-        for topic in topics
-            .iter_mut()
-            .filter(|topic| topic.topic_id != Uuid::nil() || topic.name.is_some())
-        {
+        // Of an unknown id there is no name, and nothing that could be allowed.
+        for topic in topics.iter_mut().filter(|topic| topic.name.is_some()) {
             topic.topic_authorized_operations = authorized_operations::TOPIC;
         }
     }

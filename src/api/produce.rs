@@ -17,8 +17,8 @@
 //!
 //! The first transactional batch for a partition is appended once its transaction coordinator has said that it may (`produce_transaction`).
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -127,6 +127,7 @@ fn sort_out(
     let is_single = matches!(request.topic_data.as_slice(), [topic] if topic.partition_data.len() == 1);
     let mut entries: Vec<(TopicIdPartition, Bytes)> = Vec::new();
     let mut seen: HashMap<(Uuid, i32), usize> = HashMap::new();
+    let mut refused: HashSet<(TopicName, Uuid, i32)> = HashSet::new();
     let mut topics = Vec::with_capacity(request.topic_data.len());
     for topic in request.topic_data {
         let known = if is_by_id {
@@ -144,7 +145,9 @@ fn sort_out(
                 } else {
                     ErrorCode::UnknownTopicOrPartition
                 };
-                places.push(Place::Refused(index, error, None));
+                if is_single || refused.insert((topic.name.clone(), topic.topic_id, index)) {
+                    places.push(Place::Refused(index, error, None));
+                }
                 continue;
             };
             match check_records(version, partition.records) {
@@ -314,7 +317,12 @@ impl Shape {
         // In the order of the places.
         let mut results = results.into_iter();
         let mut response = ProduceResponse::default();
-        for (name, topic_id, places) in self.topics {
+        // Of a topic without partitions nothing is said.
+        for (name, topic_id, places) in self
+            .topics
+            .into_iter()
+            .filter(|(_, _, places)| !places.is_empty())
+        {
             let mut topic = TopicProduceResponse::default();
             topic.name = name;
             topic.topic_id = topic_id;

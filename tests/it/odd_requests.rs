@@ -3,7 +3,10 @@
 use kafka_protocol::messages::BrokerId;
 use kafka_protocol::protocol::StrBytes;
 use kavka::protocol::messages::{
-    FetchRequest, FindCoordinatorRequest, ListOffsetsRequest, ProduceRequest, list_offsets_request,
+    AddPartitionsToTxnRequest, DescribeConfigsRequest, DescribeProducersRequest, FetchRequest,
+    FindCoordinatorRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest,
+    add_partitions_to_txn_request, describe_configs_request, describe_producers_request,
+    list_offsets_request, metadata_request, produce_request,
 };
 
 use super::support::client::Client;
@@ -182,4 +185,125 @@ fn unknown_magic_fails_the_request_in_a_first_batch_and_its_partition_behind_one
             .collect();
         assert_eq!(found, codes);
     }
+}
+
+/// Kafka gathers partitions in a map: it says nothing of a topic that is named without any, and once what is named twice.
+#[test]
+fn topic_without_partitions_is_not_answered_and_a_partition_named_twice_once() {
+    let (_node, mut client) = node_with_a_record();
+    let mut asked = list_offsets(0, -1);
+    asked
+        .topics
+        .push(list_offsets_request::ListOffsetsTopic::default().with_name(name("empty")));
+    let listed = client.call(5, &asked);
+    assert_eq!(listed.topics.len(), 1);
+    assert_eq!(listed.topics[0].name, name("t"));
+
+    let partition = |index| {
+        produce_request::PartitionProduceData::default()
+            .with_index(index)
+            .with_records(Some(batch(None, &["x".to_owned()])))
+    };
+    let topic = |topic: &str, partitions: &[i32]| {
+        produce_request::TopicProduceData::default()
+            .with_name(name(topic))
+            .with_partition_data(partitions.iter().map(|index| partition(*index)).collect())
+    };
+    let produced = client.call(
+        9,
+        &ProduceRequest::default()
+            .with_acks(1)
+            .with_timeout_ms(10_000)
+            .with_topic_data(vec![
+                topic("empty", &[]),
+                topic("t", &[]),
+                topic("gone", &[5, 5]),
+                topic("gone", &[5]),
+            ]),
+    );
+    assert_eq!(produced.responses.len(), 1);
+    let partitions = &produced.responses[0].partition_responses;
+    assert_eq!(partitions.len(), 1);
+    assert_eq!((partitions[0].index, partitions[0].error_code), (5, 3));
+
+    let topic = |topic: &str, partitions: &[i32]| {
+        add_partitions_to_txn_request::AddPartitionsToTxnTopic::default()
+            .with_name(name(topic))
+            .with_partitions(partitions.to_vec())
+    };
+    let added = client.call(
+        3,
+        &AddPartitionsToTxnRequest::default().with_v3_and_below_topics(vec![
+            topic("t", &[]),
+            topic("gone", &[2, 2]),
+            topic("gone", &[2, 1]),
+        ]),
+    );
+    let added = &added.results_by_topic_v3_and_below;
+    assert_eq!(added.len(), 1);
+    let indexes: Vec<_> = added[0]
+        .results_by_partition
+        .iter()
+        .map(|partition| (partition.partition_index, partition.partition_error_code))
+        .collect();
+    assert_eq!(indexes, [(2, 3), (1, 3)]);
+}
+
+#[test]
+fn unknown_topics_and_kinds_are_told_in_kafkas_words() {
+    let (_node, mut client) = node_with_a_record();
+    let topic = |topic: &str, partition| {
+        describe_producers_request::TopicRequest::default()
+            .with_name(name(topic))
+            .with_partition_indexes(vec![partition])
+    };
+    let described = client.call(
+        0,
+        &DescribeProducersRequest::default().with_topics(vec![topic("gone", 0), topic("t", 7)]),
+    );
+    let answers: Vec<_> = described
+        .topics
+        .iter()
+        .map(|topic| {
+            (
+                topic.partitions[0].error_code,
+                topic.partitions[0].error_message.as_deref(),
+            )
+        })
+        .collect();
+    let unknown = "This server does not host this topic-partition.";
+    assert_eq!(answers, [(3, Some(unknown)), (3, None)]);
+
+    // A resource of a kind that is none fails all that is asked with it.
+    let resource = |kind, name: &str| {
+        describe_configs_request::DescribeConfigsResource::default()
+            .with_resource_type(kind)
+            .with_resource_name(StrBytes::from_string(name.to_owned()))
+            .with_configuration_keys(None)
+    };
+    let described = client.call(
+        4,
+        &DescribeConfigsRequest::default().with_resources(vec![resource(2, "t"), resource(127, "x")]),
+    );
+    for result in &described.results {
+        assert_eq!((result.error_code, result.configs.len()), (42, 0));
+        let message = result.error_message.as_deref().unwrap();
+        assert!(
+            message.starts_with("This most likely occurs because of a request being malformed"),
+            "{message}"
+        );
+    }
+    assert_eq!(described.results.len(), 2);
+
+    let asked = metadata_request::MetadataRequestTopic::default()
+        .with_topic_id(uuid::Uuid::from_u128(12345))
+        .with_name(None);
+    let found = client.call(
+        12,
+        &MetadataRequest::default()
+            .with_topics(Some(vec![asked]))
+            .with_include_topic_authorized_operations(true),
+    );
+    assert_eq!(found.topics[0].error_code, 100);
+    assert_eq!(found.topics[0].topic_authorized_operations, i32::MIN);
 }
