@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::listeners::{self, Endpoint, QuorumVoter, SecurityProtocol, SecurityProtocolMap};
 use super::value::{self, ConfigValue, FromConfigValue};
-use super::{ConfigDefinition, ConfigError, LogConfig, properties, support};
+use super::{ConfigDefinition, ConfigError, LogConfig, group_bounds, properties, support};
 
 /// A role of `process.roles`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -399,6 +399,7 @@ impl KafkaConfig {
         require(log.retention_ms >= 1 || log.retention_ms == -1, || {
             "log.retention.ms must be unlimited (-1) or, greater than or equal to 1".to_owned()
         })?;
+        group_bounds::check(|key| self.sources.typed(key), |key| self.sources.typed(key))?;
         let cleaner_threads: i32 = self.sources.typed("log.cleaner.threads")?;
         let dedupe_buffer_size: i64 = self.sources.typed("log.cleaner.dedupe.buffer.size")?;
         require(

@@ -378,3 +378,51 @@ fn stock_server_properties_start_unchanged() {
         config.warnings()
     );
 }
+
+#[test]
+fn keys_of_groups_that_contradict_each_other_refused_with_kafkas_messages() {
+    let greater = |key: &str, other: &str| format!("{key} must be greater than or equal to {other}");
+    for kind in ["consumer", "share", "streams"] {
+        for (what, below, above) in [
+            ("heartbeat.interval.ms", "4999", "15001"),
+            ("session.timeout.ms", "44999", "60001"),
+        ] {
+            let key = format!("group.{kind}.{what}");
+            let (least, largest) = (
+                format!("group.{kind}.min.{what}"),
+                format!("group.{kind}.max.{what}"),
+            );
+            let refused = |key: &str, text: &str| load(&[(key, Some(text))]).unwrap_err();
+            assert_eq!(refused(&key, below), greater(&key, &least));
+            assert_eq!(
+                refused(&key, above),
+                format!("{key} must be less than or equal to {largest}")
+            );
+            assert_eq!(refused(&least, above), greater(&largest, &least));
+            assert_eq!(refused(&largest, below), greater(&largest, &least));
+        }
+    }
+    assert_eq!(
+        load(&[("group.streams.num.standby.replicas", Some("3"))]).unwrap_err(),
+        "group.streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas"
+    );
+}
+
+#[test]
+fn assignors_that_are_neither_known_names_nor_classes_refused() {
+    for known in [
+        "range",
+        "uniform,uniform",
+        "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+    ] {
+        load(&[("group.consumer.assignors", Some(known))]).unwrap();
+    }
+    for (text, unknown) in [("Range", "Range"), ("uniform,bogus", "bogus")] {
+        assert_eq!(
+            load(&[("group.consumer.assignors", Some(text))]).unwrap_err(),
+            format!(
+                "Invalid value {unknown} for configuration group.consumer.assignors: Class cannot be found"
+            )
+        );
+    }
+}

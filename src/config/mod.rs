@@ -5,6 +5,7 @@
 //! - `kafka_config` what a node was told, checked as a whole; `listeners` its endpoints
 //! - `support` which keys kavka acts on, and which refuse to start because it does not
 //! - `dynamic_config` changes of a running node's configs; `group_config`, `client_metrics_config` those of groups and subscriptions
+//! - `group_bounds` what the node's keys of groups must be to each other
 //! - `current_config` what is in force now, for those who act on changes; `java_order` in which Java lists names
 //! - `topic_config` a topic's own configs over the node's; `describe` what DescribeConfigs says of all of them
 //!
@@ -16,6 +17,7 @@ pub mod definition;
 pub mod describe;
 pub mod dynamic_config;
 pub mod error;
+mod group_bounds;
 pub mod group_config;
 pub mod java_order;
 pub mod kafka_config;
