@@ -54,6 +54,7 @@ pub fn log_error(error: &LogError) -> ErrorCode {
         | LogError::DirectoryOffline { .. }
         | LogError::NoLogDirectory
         | LogError::LockHeld { .. }
+        | LogError::ShuttingDown
         | LogError::InvalidLogDirectory { .. } => ErrorCode::KafkaStorageError,
         // Deleted or closed under a request that held it: the client looks for the partition anew.
         LogError::Closed { .. } => ErrorCode::NotLeaderOrFollower,

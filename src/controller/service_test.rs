@@ -412,6 +412,31 @@ fn refused_append_ends_the_leadership() {
     });
 }
 
+/// Apache Kafka 4.4 gives the same answer, and its leadership up.
+#[test]
+fn append_above_the_size_of_a_batch_is_refused_and_the_leadership_goes_on() {
+    let runtime = runtime();
+    let raft = MemoryRaft::eager();
+    let service = start(&raft, &runtime, &[]);
+    runtime.block_on(async {
+        raft.lead(1);
+        broker(&service).await;
+        raft.state.lock().unwrap().refuse = Some(RaftError::RecordBatchTooLarge {
+            size: 9_000_123,
+            max: 8_388_608,
+        });
+        let error = service
+            .create_topics(&context(), create("foo"))
+            .await
+            .unwrap_err();
+        assert_eq!(error, ErrorCode::UnknownServerError.into());
+        raft.state.lock().unwrap().refuse = None;
+        let created = service.create_topics(&context(), create("foo")).await.unwrap();
+        assert_eq!(created.topics[0].error_code, 0);
+        assert!(raft.state.lock().unwrap().resigned.is_empty());
+    });
+}
+
 #[test]
 fn append_refused_for_a_full_disk_can_be_tried_again_at_the_same_leader() {
     let runtime = runtime();

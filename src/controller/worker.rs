@@ -343,14 +343,13 @@ impl Worker {
             };
         }
         match self.append(records, is_atomic) {
-            Some(last_offset) => {
+            Ok(last_offset) => {
                 self.shard.apply_effects(effects, last_offset);
                 // Also for nobody: replies behind this wait for it.
                 let complete = complete.unwrap_or_else(|| Box::new(|_| {}));
                 self.deferred.push_back((last_offset, complete));
             }
-            None => {
-                let error = self.not_controller();
+            Err(error) => {
                 if let Some(complete) = complete {
                     complete(Err(error));
                 }
@@ -358,9 +357,9 @@ impl Worker {
         }
     }
 
-    /// The offset of the last record; `None` when the leadership is over.
-    fn append(&mut self, mut records: Vec<VersionedRecord>, is_atomic: bool) -> Option<i64> {
-        let mut last_offset = None;
+    /// The offset of the last record. The leadership may be over after an error; see [`Self::append_batch`].
+    fn append(&mut self, mut records: Vec<VersionedRecord>, is_atomic: bool) -> Result<i64, ApiError> {
+        let mut last_offset = self.next_write_offset() - 1;
         while !records.is_empty() {
             let cut = if is_atomic {
                 records.len()
@@ -368,30 +367,38 @@ impl Worker {
                 records.len().min(MAX_RECORDS_PER_BATCH)
             };
             let rest = records.split_off(cut);
-            last_offset = Some(self.append_batch(std::mem::replace(&mut records, rest))?);
+            last_offset = self.append_batch(std::mem::replace(&mut records, rest))?;
         }
-        last_offset
+        Ok(last_offset)
     }
 
-    fn append_batch(&mut self, records: Vec<VersionedRecord>) -> Option<i64> {
-        let epoch = self.epoch?;
+    fn append_batch(&mut self, records: Vec<VersionedRecord>) -> Result<i64, ApiError> {
+        let Some(epoch) = self.epoch else {
+            return Err(self.not_controller());
+        };
         let last_offset = match self.log.append(epoch, records.clone()) {
             Ok(last_offset) => last_offset,
             Err(RaftError::NotLeader { .. } | RaftError::ShutDown) => {
                 self.deactivate();
-                return None;
+                return Err(self.not_controller());
+            }
+            Err(error @ RaftError::RecordBatchTooLarge { .. }) => {
+                // One request asks for too much. Nothing was replayed, and no other controller could write it: unlike Apache
+                // Kafka's, which gives the same answer, this one goes on.
+                tracing::error!("controller: append in epoch {epoch} refused: {error}");
+                return Err(ErrorCode::UnknownServerError.into());
             }
             Err(error @ RaftError::BufferFull { .. }) => {
                 // A full disk: no election makes room. Whoever asked tries again.
                 tracing::error!("controller: append in epoch {epoch} refused: {error}");
-                return None;
+                return Err(self.not_controller());
             }
             Err(error) => {
                 // Another controller may do better; the log is as it was.
                 tracing::error!("controller: append in epoch {epoch} failed: {error}");
                 self.deactivate();
                 self.log.resign(epoch);
-                return None;
+                return Err(self.not_controller());
             }
         };
         let base_offset = last_offset + 1 - records.len() as i64;
@@ -399,9 +406,9 @@ impl Worker {
             self.fail(&format!(
                 "the records written at offset {base_offset} cannot be applied: {error}"
             ));
-            return None;
+            return Err(self.not_controller());
         }
-        Some(last_offset)
+        Ok(last_offset)
     }
 
     fn session_check_interval_ms(&self) -> i64 {

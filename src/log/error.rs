@@ -129,6 +129,10 @@ pub enum LogError {
     #[error("The log of {topic_partition} is closed")]
     Closed { topic_partition: TopicPartition },
 
+    /// The logs were being loaded when the node was told to end.
+    #[error("The node shuts down")]
+    ShuttingDown,
+
     /// What is on disk cannot be this log (a folder's name, two folders of one partition).
     #[error("{reason}")]
     InvalidLogDirectory { reason: String },

@@ -88,6 +88,7 @@ pub(super) struct ManagedDir {
     had_clean_shutdown: bool,
     /// -1 without a clean shutdown.
     previous_broker_epoch: i64,
+    /// All its logs are in the map; see [`LogManager::load_logs`].
     loaded: AtomicBool,
     /// A full disk did not take a checkpoint after logs were deleted.
     remembers_deleted: AtomicBool,
@@ -115,6 +116,10 @@ pub struct LogManager {
     pub(super) is_assigned: Mutex<Option<IsAssigned>>,
     /// Held while logs are made, removed or moved.
     changes: Mutex<()>,
+    /// Held from the beginning of loading to its end.
+    loading: Mutex<()>,
+    /// The node shuts down: loading ends with the logs that it is at.
+    pub(super) is_stopping: AtomicBool,
     /// One for each directory.
     pub(super) background: Mutex<Vec<thread::JoinHandle<()>>>,
     pub(super) cleaner: Arc<Cleaner>,
@@ -224,6 +229,8 @@ impl LogManager {
             preferred_dirs: Mutex::default(),
             is_assigned: Mutex::default(),
             changes: Mutex::new(()),
+            loading: Mutex::new(()),
+            is_stopping: AtomicBool::new(false),
             background: Mutex::default(),
             cleaner: Arc::default(),
         })
@@ -248,22 +255,30 @@ impl LogManager {
     /// Loads all logs, recovering where the last shutdown was not clean; the metadata log's folder is left alone.
     /// `config_of` gives a topic's settings; `is_stray` says for a loaded log whether it does not belong here (its topic id
     /// is not in the metadata image, or this broker is no replica): its folder gets the suffix `-stray`.
+    ///
+    /// No directory counts as loaded before all of them are and their logs are in the map: an end in between must leave the
+    /// checkpoints as they were, and no mark of a clean one.
     pub fn load_logs(
         &self,
         config_of: &(dyn Fn(&str) -> LogConfig + Sync),
         is_stray: &(dyn Fn(&UnifiedLog) -> bool + Sync),
     ) -> Result<(), LogError> {
+        let _loading = lock(&self.loading);
+        if self.is_stopping.load(Ordering::Acquire) {
+            return Err(LogError::ShuttingDown);
+        }
         let loaded = Mutex::new((Logs::new(), Logs::new()));
+        let whole = Mutex::new(Vec::new());
         let fatal = Mutex::new(None);
         thread::scope(|scope| {
             for dir in self.dirs.iter().filter(|dir| dir.dir.is_online()) {
-                let (loaded, fatal) = (&loaded, &fatal);
-                scope.spawn(move || {
-                    if let Err(error) = self.load_dir(dir, config_of, is_stray, loaded)
-                        && dir.dir.is_online()
-                    {
+                let (loaded, whole, fatal) = (&loaded, &whole, &fatal);
+                scope.spawn(move || match self.load_dir(dir, config_of, is_stray, loaded) {
+                    Ok(()) => lock(whole).push(dir),
+                    Err(error) if dir.dir.is_online() => {
                         lock(fatal).get_or_insert(error);
                     }
+                    Err(_) => {}
                 });
             }
         });
@@ -277,7 +292,15 @@ impl LogManager {
             self.cleaner.manager.pause(topic_partition);
         }
         self.future_logs.store(Arc::new(future_logs));
+        for dir in lock(&whole).iter() {
+            dir.loaded.store(true, Ordering::Release);
+        }
         Ok(())
+    }
+
+    /// Lets [`Self::load_logs`] end with an error, soon: after the logs that it is at.
+    pub fn stop_loading(&self) {
+        self.is_stopping.store(true, Ordering::Release);
     }
 
     fn load_dir(
@@ -314,6 +337,10 @@ impl LogManager {
                 let Some(folder) = lock(&queue).pop_front() else {
                     break;
                 };
+                if self.is_stopping.load(Ordering::Acquire) {
+                    lock(&failed).get_or_insert(LogError::ShuttingDown);
+                    break;
+                }
                 let tp = &folder.topic_partition;
                 let offset_in = |offsets: &Offsets| offsets.get(tp).copied().unwrap_or(0);
                 let offsets = CheckpointedOffsets {
@@ -336,13 +363,7 @@ impl LogManager {
             work();
         });
         dir.checkpointed_high_watermarks.store(Arc::new(high_watermarks));
-        match lock(&failed).take() {
-            Some(error) => Err(error),
-            None => {
-                dir.loaded.store(true, Ordering::Release);
-                Ok(())
-            }
-        }
+        lock(&failed).take().map_or(Ok(()), Err)
     }
 
     fn load_folder(
@@ -791,8 +812,11 @@ impl LogManager {
 
     // ---- the end
 
-    /// Flushes and closes all logs, writes checkpoints and `.kafka_cleanshutdown`, frees the locks.
+    /// Flushes and closes all logs, writes checkpoints and `.kafka_cleanshutdown`, frees the locks. Waits for a loading that goes
+    /// on to give up: nobody may be at a directory that is not locked any more.
     pub fn shutdown(&self, broker_epoch: i64) -> Result<(), LogError> {
+        self.stop_loading();
+        let _loading = lock(&self.loading);
         self.cleaner.stop();
         self.all_dirs().iter().for_each(|dir| dir.dir.deferred.stop());
         for background in std::mem::take(&mut *lock(&self.background)) {
@@ -844,6 +868,8 @@ impl LogManager {
 
     fn shutdown_dir(&self, dir: &ManagedDir, broker_epoch: i64) -> Result<(), LogError> {
         dir.dir.check_online()?;
+        // First, and once: what was loaded after the look at the map would not be closed.
+        let is_loaded = dir.loaded.load(Ordering::Acquire);
         let logs = self.logs.load_full();
         let future_logs = self.future_logs.load_full();
         let here: Vec<Arc<UnifiedLog>> = logs
@@ -853,15 +879,15 @@ impl LogManager {
             .cloned()
             .collect();
         self.close_logs(dir, &here)?;
+        if !is_loaded {
+            return Ok(());
+        }
         for name in [
             RECOVERY_POINT_CHECKPOINT,
             LOG_START_OFFSET_CHECKPOINT,
             HIGH_WATERMARK_CHECKPOINT,
         ] {
             self.checkpoint_dir(dir, name)?;
-        }
-        if !dir.loaded.load(Ordering::Acquire) {
-            return Ok(());
         }
         let path = dir.path().join(CLEAN_SHUTDOWN);
         self.disk()

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::checkpoint::{
+    CLEAN_SHUTDOWN, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT,
+};
 use super::*;
 use crate::io::clock::Clock;
 use crate::io::disk::{Disk, SystemDisk};
@@ -371,4 +374,129 @@ fn checkpoints_written_at_the_same_time_do_not_take_the_directory_offline() {
     });
     assert!(manager.is_log_dir_online(dir.path()));
     drop(log);
+}
+
+/// Two directories after a crash, the second of which is at its first log when the node is told to end.
+struct LoadingWhenToldToEnd {
+    disk: Arc<SimDisk>,
+    before: Vec<Vec<u8>>,
+    loaded: Result<(), LogError>,
+    manager: LogManager,
+}
+
+impl LoadingWhenToldToEnd {
+    const CHECKPOINTS: [&str; 3] = [
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_OFFSET_CHECKPOINT,
+        HIGH_WATERMARK_CHECKPOINT,
+    ];
+
+    fn checkpoints(disk: &SimDisk) -> Vec<Vec<u8>> {
+        Self::CHECKPOINTS
+            .map(|name| disk.read(&Path::new("/a").join(name)).unwrap())
+            .to_vec()
+    }
+
+    fn with_slow_logs(count: i32) -> Self {
+        let disk = Arc::new(SimDisk::new());
+        let manager = open_manager(disk.clone(), TestClock::at(NOW), &dirs(&["/a", "/b"]));
+        load(&manager);
+        let quick = TopicPartition::new("quick", 0);
+        let log = manager
+            .get_or_create_in(&quick, None, LogConfig::default(), Some(Path::new("/a")))
+            .unwrap();
+        append(&log, 5);
+        log.maybe_increment_log_start_offset(3).unwrap();
+        for partition in 0..count {
+            let slow = TopicPartition::new("slow", partition);
+            let log = manager.get_or_create_in(&slow, None, LogConfig::default(), Some(Path::new("/b")));
+            append(&log.unwrap(), 5);
+        }
+        manager.checkpoint_recovery_points().unwrap();
+        manager.checkpoint_log_start_offsets().unwrap();
+        manager.checkpoint_high_watermarks().unwrap();
+        disk.crash_process();
+        let before = Self::checkpoints(&disk);
+
+        let mut config = LogManagerConfig::new(dirs(&["/a", "/b"]));
+        config.recovery_threads_per_data_dir = 1;
+        let manager = LogManager::open(config, disk.clone(), TestClock::at(NOW)).unwrap();
+        let loaded = std::thread::scope(|scope| {
+            let (is_slow, slow) = std::sync::mpsc::channel();
+            let (quick_is_loaded, quick) = std::sync::mpsc::channel();
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let (is_slow, quick_is_loaded, released) = (
+                Mutex::new(is_slow),
+                Mutex::new(quick_is_loaded),
+                Mutex::new(released),
+            );
+            let manager = &manager;
+            let loading = scope.spawn(move || {
+                manager.load_logs(
+                    &|topic| {
+                        if topic == "slow" {
+                            is_slow.lock().unwrap().send(()).ok();
+                            // Once: the other side is gone after that.
+                            released.lock().unwrap().recv().ok();
+                        }
+                        LogConfig::default()
+                    },
+                    &|log| {
+                        quick_is_loaded
+                            .lock()
+                            .unwrap()
+                            .send(log.topic_partition().clone())
+                            .ok();
+                        false
+                    },
+                )
+            });
+            slow.recv().unwrap();
+            assert_eq!(&*quick.recv().unwrap().topic, "quick");
+            let ending = scope.spawn(|| manager.shutdown(7));
+            while !manager.is_stopping.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            drop(release);
+            ending.join().unwrap().unwrap();
+            loading.join().unwrap()
+        });
+        Self {
+            disk,
+            before,
+            loaded,
+            manager,
+        }
+    }
+}
+
+#[test]
+fn shutdown_while_logs_load_leaves_the_checkpoints_and_no_mark_of_a_clean_end() {
+    let ended = LoadingWhenToldToEnd::with_slow_logs(2);
+    assert!(
+        matches!(ended.loaded, Err(LogError::ShuttingDown)),
+        "{:?}",
+        ended.loaded
+    );
+    assert_eq!(LoadingWhenToldToEnd::checkpoints(&ended.disk), ended.before);
+    for dir in ["/a", "/b"] {
+        assert!(!ended.disk.exists(&Path::new(dir).join(CLEAN_SHUTDOWN)), "{dir}");
+    }
+    // Nor is anything loaded after the end.
+    let again = ended.manager.load_logs(&|_| LogConfig::default(), &|_| false);
+    assert!(matches!(again, Err(LogError::ShuttingDown)), "{again:?}");
+}
+
+#[test]
+fn shutdown_at_the_last_log_that_loads_is_a_clean_one() {
+    let ended = LoadingWhenToldToEnd::with_slow_logs(1);
+    ended.loaded.unwrap();
+    for dir in ["/a", "/b"] {
+        assert!(ended.disk.exists(&Path::new(dir).join(CLEAN_SHUTDOWN)), "{dir}");
+    }
+    let manager = open_manager(ended.disk, TestClock::at(NOW), &dirs(&["/a", "/b"]));
+    load(&manager);
+    let quick = manager.get(&TopicPartition::new("quick", 0)).unwrap();
+    assert_eq!((quick.log_start_offset(), quick.log_end_offset()), (3, 5));
+    assert_eq!(quick.high_watermark(), 5);
 }

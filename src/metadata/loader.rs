@@ -5,9 +5,10 @@
 //! published before the loader has caught up once: the high watermark is known, all below it is applied, and at least
 //! one record that says something was seen. It also decides when a snapshot is due; a thread writes it from the image.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -83,6 +84,7 @@ pub struct MetadataLoader {
     events: SyncSender<Event>,
     published: watch::Receiver<i64>,
     cache: MetadataCache,
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 /// What raft calls.
@@ -117,7 +119,7 @@ impl MetadataLoader {
             snapshot_running: Arc::new(AtomicBool::new(false)),
             has_failed: false,
         };
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("metadata-loader".to_owned())
             .spawn(move || {
                 // A publisher's panic must not leave a node that serves an old image for ever.
@@ -130,6 +132,7 @@ impl MetadataLoader {
             events,
             published,
             cache,
+            thread: Arc::new(Mutex::new(Some(thread))),
         })
     }
 
@@ -164,6 +167,15 @@ impl MetadataLoader {
     /// Ends the thread after what is queued.
     pub fn shutdown(&self) {
         let _ = self.events.send(Event::Shutdown);
+    }
+
+    /// Waits for the thread's end after [`Self::shutdown`]: no publisher is called any more.
+    pub fn wait_until_ended(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // Its panic was told as a fatal error.
+            let _ = thread.join();
+        }
     }
 }
 

@@ -14,12 +14,13 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use super::connection_quota::{RequestBytes, Usage};
 use super::frame::{Frame, FrameError, FrameReader};
@@ -104,6 +105,8 @@ pub struct Connection {
     pub context: Arc<ConnectionContext>,
     pub stream: TcpStream,
     pub reader: FrameReader,
+    /// The reader's count, to which writes are added.
+    pub bytes_moved: Arc<AtomicU64>,
     /// What the request at hand takes of the memory for large ones.
     pub request_bytes: RequestBytes,
     pub handler: Arc<dyn RequestHandler>,
@@ -125,16 +128,24 @@ impl Connection {
                 None => std::future::pending().await,
             }
         };
+        // Beside all that the connection may wait for, a peer that reads nothing included.
+        let max_idle = self.max_idle;
+        let activity = Activity::new(self.bytes_moved.clone(), usage.clone());
         let mut pending = VecDeque::new();
         tokio::select! {
             biased;
-            end = self.serve_and_finish(&mut pending) => end,
+            end = self.serve_and_finish(&activity, &mut pending) => end,
             () = evicted => ConnectionEnd::Evicted,
+            () = activity.idle_for(max_idle) => ConnectionEnd::Idle,
         }
     }
 
-    async fn serve_and_finish(&mut self, pending: &mut VecDeque<Pending>) -> ConnectionEnd {
-        let end = match self.serve(pending).await {
+    async fn serve_and_finish(
+        &mut self,
+        activity: &Activity,
+        pending: &mut VecDeque<Pending>,
+    ) -> ConnectionEnd {
+        let end = match self.serve(activity, pending).await {
             Ok(()) => ConnectionEnd::PeerClosed,
             Err(end) => end,
         };
@@ -147,12 +158,14 @@ impl Connection {
     }
 
     /// `Ok`: the peer has closed.
-    async fn serve(&mut self, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
-        // Both wait over all requests: neither a timer nor a watch is touched per request.
+    async fn serve(
+        &mut self,
+        activity: &Activity,
+        pending: &mut VecDeque<Pending>,
+    ) -> Result<(), ConnectionEnd> {
+        // It waits over all requests: no watch is touched per request.
         let mut shutdown = self.shutdown.clone();
         let mut stopped = pin!(super::turned_true(&mut shutdown));
-        let mut idle = IdleWatch::new(self.max_idle, self.usage.clone());
-        let mut expiry = pin!(sleep_until(idle.deadline()));
         loop {
             self.handle_what_is_here(pending).await?;
             self.write_ready(pending).await?;
@@ -161,7 +174,7 @@ impl Connection {
                 biased;
                 _ = &mut stopped => return Err(ConnectionEnd::Shutdown),
                 answer = front(pending), if !pending.is_empty() => {
-                    idle.touch();
+                    activity.touch();
                     pending.pop_front();
                     self.write(answer?).await?;
                 }
@@ -169,15 +182,9 @@ impl Connection {
                     let Some(frame) = frame.map_err(ConnectionEnd::Frame)? else {
                         return Ok(());
                     };
-                    idle.touch();
+                    activity.touch();
                     self.handle(frame, pending).await?;
-                    idle.touch();
-                }
-                () = &mut expiry => {
-                    if idle.is_over(self.reader.bytes_read()) && pending.is_empty() {
-                        return Err(ConnectionEnd::Idle);
-                    }
-                    expiry.as_mut().reset(idle.deadline());
+                    activity.touch();
                 }
             }
         }
@@ -253,60 +260,70 @@ impl Connection {
     }
 
     async fn write(&mut self, frame: ResponseFrame) -> Result<(), ConnectionEnd> {
-        write_frame(&self.stream, frame)
+        write_frame(&self.stream, frame, &self.bytes_moved)
             .await
             .map_err(ConnectionEnd::Write)
     }
 }
 
-/// Since when nothing has moved on a connection (`connections.max.idle.ms`).
-struct IdleWatch {
-    max: Option<Duration>,
-    last_active: Instant,
-    bytes_read: u64,
+/// When something has last moved on a connection (`connections.max.idle.ms`). As in Kafka nothing else counts: neither a request
+/// that waits nor an answer that the peer does not take keeps a connection.
+struct Activity {
+    began: Instant,
+    /// Nanoseconds after `began`.
+    last: AtomicU64,
+    bytes_moved: Arc<AtomicU64>,
     usage: Option<Arc<Usage>>,
 }
 
-impl IdleWatch {
+impl Activity {
     /// For ever, on the scale of timers.
     const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
     const SOON: Duration = Duration::from_millis(10);
 
-    fn new(max: Option<Duration>, usage: Option<Arc<Usage>>) -> Self {
+    fn new(bytes_moved: Arc<AtomicU64>, usage: Option<Arc<Usage>>) -> Self {
         Self {
-            max,
-            last_active: Instant::now(),
-            bytes_read: 0,
+            began: Instant::now(),
+            last: AtomicU64::new(0),
+            bytes_moved,
             usage,
         }
     }
 
-    fn touch(&mut self) {
-        self.last_active = Instant::now();
+    fn touch(&self) {
+        let now = Instant::now();
+        let nanoseconds = u64::try_from((now - self.began).as_nanos()).unwrap_or(u64::MAX);
+        self.last.store(nanoseconds, Ordering::Relaxed);
         if let Some(usage) = &self.usage {
-            usage.touch(self.last_active);
+            usage.touch(now);
         }
     }
 
-    /// When to look again; never in the past.
-    fn deadline(&self) -> Instant {
-        let left = self
-            .max
-            .map_or(Self::FAR, |max| max.saturating_sub(self.last_active.elapsed()));
-        Instant::now() + left.clamp(Self::SOON, Self::FAR)
+    fn elapsed(&self) -> Duration {
+        let last = Duration::from_nanos(self.last.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(last)
     }
 
-    /// Bytes of a frame that has not come whole count as a sign of life.
-    fn is_over(&mut self, bytes_read: u64) -> bool {
-        if self.bytes_read != bytes_read {
-            self.bytes_read = bytes_read;
-            if self.last_active.elapsed() < self.max.unwrap_or(Self::FAR) {
-                return false;
+    /// Until nothing has moved for `max`. Bytes of a frame that is not whole are seen here only, so that no clock is read for them:
+    /// they count from the moment at which they are seen.
+    async fn idle_for(&self, max: Option<Duration>) {
+        let Some(max) = max else {
+            return std::future::pending().await;
+        };
+        let mut seen = self.bytes_moved.load(Ordering::Relaxed);
+        loop {
+            let left = max.saturating_sub(self.elapsed()).clamp(Self::SOON, Self::FAR);
+            sleep(left).await;
+            let moved = self.bytes_moved.load(Ordering::Relaxed);
+            let is_over = self.elapsed() >= max;
+            if is_over && moved == seen {
+                return;
             }
-            self.touch();
-            return false;
+            if is_over {
+                self.touch();
+            }
+            seen = moved;
         }
-        self.max.is_some_and(|max| self.last_active.elapsed() >= max)
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::net::TcpStream;
@@ -194,7 +195,7 @@ impl FrameBuffer {
 pub struct FrameReader {
     buffer: FrameBuffer,
     memory: RequestMemory,
-    bytes_read: u64,
+    bytes_moved: Arc<AtomicU64>,
 }
 
 impl FrameReader {
@@ -202,13 +203,13 @@ impl FrameReader {
         Self {
             buffer: FrameBuffer::new(max_size),
             memory,
-            bytes_read: 0,
+            bytes_moved: Arc::default(),
         }
     }
 
-    /// Bytes so far, over all frames.
-    pub fn bytes_read(&self) -> u64 {
-        self.bytes_read
+    /// Counts the bytes that are read; who writes to the same connection adds its own.
+    pub fn bytes_moved(&self) -> Arc<AtomicU64> {
+        self.bytes_moved.clone()
     }
 
     /// The next frame, or `None` when the peer has closed (in the middle of a frame, too). `held` is told how much of a large one
@@ -265,7 +266,7 @@ impl FrameReader {
     fn read(&mut self, stream: &TcpStream) -> Result<Option<usize>, FrameError> {
         match self.buffer.read(stream, self.memory.free.is_none()) {
             Ok(count) => {
-                self.bytes_read += count as u64;
+                self.bytes_moved.fetch_add(count as u64, Ordering::Relaxed);
                 Ok(Some(count))
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),

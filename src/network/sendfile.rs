@@ -4,6 +4,7 @@
 //! own. One sendfile call takes a megabyte at most, so that a worker gets to others between calls. A range whose file is no real one (a simulated disk), or whose file system knows no sendfile, is copied.
 
 use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -19,20 +20,41 @@ use crate::io::disk::FileSlice;
 const PIECES_MAX: usize = 64;
 const COPY_BUFFER: usize = 64 * 1024;
 
-/// Writes all of `frame`.
-pub async fn write_frame(stream: &TcpStream, frame: ResponseFrame) -> io::Result<()> {
+/// A socket, and the count of what it took: a peer that reads slowly still reads.
+#[derive(Clone, Copy)]
+struct Sink<'a> {
+    stream: &'a TcpStream,
+    bytes_moved: &'a AtomicU64,
+}
+
+impl Sink<'_> {
+    /// One call when the socket takes something.
+    async fn send(self, call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+        let sent = self.stream.async_io(Interest::WRITABLE, call).await?;
+        self.bytes_moved.fetch_add(sent as u64, Ordering::Relaxed);
+        Ok(sent)
+    }
+}
+
+/// Writes all of `frame`; adds to `bytes_moved` what the socket has taken.
+pub async fn write_frame(
+    stream: &TcpStream,
+    frame: ResponseFrame,
+    bytes_moved: &AtomicU64,
+) -> io::Result<()> {
+    let sink = Sink { stream, bytes_moved };
     let mut rest = &frame.parts[..];
     while let Some((first, behind)) = rest.split_first() {
         if let ResponsePart::File(slice) = first {
             rest = behind;
-            send_slice(stream, slice, !rest.is_empty()).await?;
+            send_slice(sink, slice, !rest.is_empty()).await?;
             continue;
         }
         let pieces: Vec<&[u8]> = rest.iter().map_while(bytes_of).take(PIECES_MAX).collect();
         rest = &rest[pieces.len()..];
         match pieces[..] {
-            [bytes] => send_all(stream, bytes, !rest.is_empty()).await?,
-            _ => send_pieces(stream, &pieces, !rest.is_empty()).await?,
+            [bytes] => send_all(sink, bytes, !rest.is_empty()).await?,
+            _ => send_pieces(sink, &pieces, !rest.is_empty()).await?,
         }
     }
     Ok(())
@@ -52,15 +74,20 @@ fn flags(has_more: bool) -> SendFlags {
 }
 
 /// Pieces one after the other with one call.
-async fn send_pieces(stream: &TcpStream, pieces: &[&[u8]], has_more: bool) -> io::Result<()> {
+async fn send_pieces(sink: Sink<'_>, pieces: &[&[u8]], has_more: bool) -> io::Result<()> {
     let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
     let mut left = &mut slices[..];
     IoSlice::advance_slices(&mut left, 0);
     while !left.is_empty() {
-        let sent = stream
-            .async_io(Interest::WRITABLE, || {
+        let sent = sink
+            .send(|| {
                 let mut control = SendAncillaryBuffer::default();
-                Ok(rustix::net::sendmsg(stream, left, &mut control, flags(has_more))?)
+                Ok(rustix::net::sendmsg(
+                    sink.stream,
+                    left,
+                    &mut control,
+                    flags(has_more),
+                )?)
             })
             .await?;
         IoSlice::advance_slices(&mut left, sent);
@@ -68,20 +95,18 @@ async fn send_pieces(stream: &TcpStream, pieces: &[&[u8]], has_more: bool) -> io
     Ok(())
 }
 
-async fn send_all(stream: &TcpStream, bytes: &[u8], has_more: bool) -> io::Result<()> {
+async fn send_all(sink: Sink<'_>, bytes: &[u8], has_more: bool) -> io::Result<()> {
     let mut left = bytes;
     while !left.is_empty() {
-        let sent = stream
-            .async_io(Interest::WRITABLE, || {
-                Ok(rustix::net::send(stream, left, flags(has_more))?)
-            })
+        let sent = sink
+            .send(|| Ok(rustix::net::send(sink.stream, left, flags(has_more))?))
             .await?;
         left = &left[sent..];
     }
     Ok(())
 }
 
-async fn send_slice(stream: &TcpStream, slice: &FileSlice, has_more: bool) -> io::Result<()> {
+async fn send_slice(sink: Sink<'_>, slice: &FileSlice, has_more: bool) -> io::Result<()> {
     let mut position = slice.position;
     let mut left = slice.length;
     let mut ready_to = position;
@@ -91,10 +116,10 @@ async fn send_slice(stream: &TcpStream, slice: &FileSlice, has_more: bool) -> io
             ready_to = bring_piece(slice, position, left).await?;
         }
         let piece = left.min((ready_to - position) as usize);
-        let sent = stream
-            .async_io(Interest::WRITABLE, || {
+        let sent = sink
+            .send(|| {
                 let mut offset = position;
-                Ok(rustix::fs::sendfile(stream, file, Some(&mut offset), piece)?)
+                Ok(rustix::fs::sendfile(sink.stream, file, Some(&mut offset), piece)?)
             })
             .await;
         match sent {
@@ -107,7 +132,7 @@ async fn send_slice(stream: &TcpStream, slice: &FileSlice, has_more: bool) -> io
             Err(error) => return Err(error),
         }
     }
-    copy_slice(stream, slice, position, left, has_more).await
+    copy_slice(sink, slice, position, left, has_more).await
 }
 
 fn is_unsupported(error: &io::Error) -> bool {
@@ -127,7 +152,7 @@ fn ended(slice: &FileSlice) -> io::Error {
 }
 
 async fn copy_slice(
-    stream: &TcpStream,
+    sink: Sink<'_>,
     slice: &FileSlice,
     mut position: u64,
     mut left: usize,
@@ -146,7 +171,7 @@ async fn copy_slice(
         buffer.truncate(count);
         position += count as u64;
         left -= count;
-        send_all(stream, &Bytes::from(buffer), has_more || left > 0).await?;
+        send_all(sink, &Bytes::from(buffer), has_more || left > 0).await?;
     }
     Ok(())
 }

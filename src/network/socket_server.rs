@@ -387,6 +387,10 @@ impl Acceptor {
     ) {
         let shared = self.shared.clone();
         let Ok(local) = self.prepare(&stream) else { return };
+        let reader = FrameReader::new(
+            shared.config.socket_request_max_bytes.max(0) as usize,
+            shared.limits(self.scope).memory.clone(),
+        );
         let connection = Connection {
             context: Arc::new(ConnectionContext {
                 id: shared.next_connection_id.fetch_add(1, Ordering::Relaxed),
@@ -399,10 +403,8 @@ impl Acceptor {
                 client_information: Default::default(),
             }),
             stream,
-            reader: FrameReader::new(
-                shared.config.socket_request_max_bytes.max(0) as usize,
-                shared.limits(self.scope).memory.clone(),
-            ),
+            bytes_moved: reader.bytes_moved(),
+            reader,
             request_bytes: slot.request_bytes(),
             handler: shared.handler.clone(),
             max_idle: u64::try_from(shared.config.connections_max_idle_ms)

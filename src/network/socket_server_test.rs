@@ -13,7 +13,7 @@ use crate::io::disk::{Disk, DiskFile, FileSlice, OpenMode, SystemDisk};
 use crate::io::stalling_disk::{StallingCall, StallingDisk};
 use crate::network::Handling;
 
-/// Answers by the first byte of a request: `e`cho, `l`ater (when `release` says), `n`othing, `f`ile, `b`ad, `p`anic.
+/// Answers by the first byte of a request: `e`cho, `l`ater (when `release` says), `n`othing, `f`ile, a `g`reat file, `b`ad, `p`anic.
 #[derive(Default)]
 struct Puppet {
     later: Mutex<Vec<oneshot::Sender<()>>>,
@@ -67,6 +67,13 @@ impl Puppet {
                 ];
                 Ok(Answer::Ready(ResponseFrame { parts }))
             }
+            Some(b'g') => Ok(Answer::Ready(ResponseFrame {
+                parts: vec![ResponsePart::File(FileSlice {
+                    file: self.file.clone().unwrap(),
+                    position: 0,
+                    length: 1 << 30,
+                })],
+            })),
             Some(b'p') => panic!("asked to"),
             _ => Err(RequestError::Header("bad")),
         }
@@ -382,25 +389,61 @@ fn bad_sizes_and_refused_requests_close_their_connection_only() {
     }
 }
 
+fn node_with_idle_limit(connections_max_idle_ms: i64, puppet: Puppet) -> Node {
+    let config = NetworkConfig {
+        connections_max_idle_ms,
+        ..config()
+    };
+    Node::start(config, puppet)
+}
+
 #[test]
-fn idle_connection_is_closed_but_not_one_that_waits_for_its_answer() {
-    let node = Node::start(
-        NetworkConfig {
-            connections_max_idle_ms: 150,
-            ..config()
-        },
-        Puppet::default(),
-    );
-    let mut waiting = node.connect();
-    send(&mut waiting, b"l");
+fn idle_connection_is_closed_in_the_middle_of_a_frame_too() {
+    let node = node_with_idle_limit(150, Puppet::default());
     let mut idle = node.connect();
     assert_closed(&mut idle);
     let mut half_open = node.connect();
     half_open.write_all(&[0, 0, 0]).unwrap();
     assert_closed(&mut half_open);
-    node.puppet.release(0);
-    assert_eq!(receive(&mut waiting), b"l");
+}
+
+/// Apache Kafka 4.4 closes a connection whose fetch waits for longer than `connections.max.idle.ms`.
+#[test]
+fn connection_that_waits_for_its_answer_is_closed_when_nothing_moves() {
+    let node = node_with_idle_limit(150, Puppet::default());
+    let mut waiting = node.connect();
+    send(&mut waiting, b"l");
     assert_closed(&mut waiting);
+    wait_until("its request is given up", || {
+        let later = node.puppet.later.lock().unwrap();
+        later.iter().all(oneshot::Sender::is_closed)
+    });
+}
+
+#[test]
+fn peer_that_does_not_read_its_answer_is_idle_but_a_slow_one_is_not() {
+    let file = Arc::new(EndlessFile);
+    let weak = Arc::downgrade(&file);
+    let puppet = Puppet {
+        file: Some(file),
+        ..Puppet::default()
+    };
+    let node = node_with_idle_limit(300, puppet);
+    let mut deaf = node.connect();
+    send(&mut deaf, b"g");
+    wait_until("its answer is begun", || weak.strong_count() == 2);
+    wait_until("the answer and its file are given up", || {
+        weak.strong_count() == 1
+    });
+    drop(deaf);
+    let mut slow = node.connect();
+    send(&mut slow, b"g");
+    let mut buffer = vec![0; 256 * 1024];
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1500) {
+        assert!(slow.read(&mut buffer).unwrap() > 0);
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -594,6 +637,34 @@ fn wildcard_listener_takes_ipv4_connections() {
 struct TestFile {
     file: std::fs::File,
     is_real: bool,
+}
+
+/// As many bytes as are asked for.
+#[derive(Debug)]
+struct EndlessFile;
+
+impl DiskFile for EndlessFile {
+    fn read_at(&self, buffer: &mut [u8], _: u64) -> io::Result<usize> {
+        Ok(buffer.len())
+    }
+    fn write_all_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn write_all_vectored_at(&self, _: &[&[u8]], _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn len(&self) -> io::Result<u64> {
+        Ok(1 << 30)
+    }
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn as_file(&self) -> Option<&std::fs::File> {
+        None
+    }
 }
 
 impl DiskFile for TestFile {

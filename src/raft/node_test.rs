@@ -942,3 +942,43 @@ fn begin_quorum_epoch_that_cannot_be_is_answered_without_harm() {
         assert_eq!(node.state().name(), "Leader");
     }
 }
+
+/// Apache Kafka takes such an epoch, wraps at the next election and ends.
+#[test]
+fn epoch_from_outside_that_no_cluster_reaches_is_refused_and_not_kept() {
+    for epoch in [i32::MAX, i32::MAX - 1, i32::MAX / 2 + 1] {
+        let (mut node, log) = leader();
+        let inputs = [
+            Input::Vote(TOKEN, vote(epoch, OffsetAndEpoch::new(3, 1), false)),
+            Input::BeginQuorumEpoch(TOKEN, begin(9, epoch, vec![endpoint(9)])),
+            Input::EndQuorumEpoch(
+                TOKEN,
+                EndQuorumEpochRequest {
+                    cluster_id: None,
+                    leader_id: 9,
+                    leader_epoch: epoch,
+                    leader_endpoints: vec![endpoint(9)],
+                    preferred_candidates: Vec::new(),
+                },
+            ),
+        ];
+        for input in inputs {
+            let outputs = node.step(at(0), input.clone(), &log);
+            let expected = match input {
+                Input::Vote(..) => vote_answer(ErrorCode::InvalidRequest, leader_of(1), false),
+                _ => quorum_epoch_answer(ErrorCode::InvalidRequest, leader_of(1)),
+            };
+            assert_eq!(outputs, [expected], "{epoch}");
+            assert_eq!(node.epoch(), 1);
+        }
+    }
+    let (mut node, log) = leader();
+    node.step(
+        at(0),
+        Input::Vote(TOKEN, vote(i32::MAX / 2, OffsetAndEpoch::new(3, 1), false)),
+        &log,
+    );
+    node.step(at(10_000), Input::Tick, &log);
+    assert_eq!(node.epoch(), i32::MAX / 2 + 1);
+    assert!(node.state().is_leader());
+}

@@ -124,6 +124,9 @@ fn decode(content: &[u8]) -> Result<ElectionState, String> {
     if epoch < 0 {
         return Err(format!("leaderEpoch is {epoch}"));
     }
+    if epoch == i32::MAX {
+        return Err(format!("leaderEpoch is {epoch}: no election can follow it"));
+    }
     Ok(ElectionState {
         epoch,
         leader_id,

@@ -54,6 +54,8 @@ fn quorum_state_damaged_is_refused() {
         r#"{"leaderId":1,"leaderEpoch":2,"votedId":-1,"data_version":2}"#,
         r#"{"leaderId":1,"leaderEpoch":-2,"votedId":-1,"data_version":0}"#,
         r#"{"leaderId":1,"leaderEpoch":2,"votedId":1,"votedDirectoryId":"x","data_version":1}"#,
+        // No election can follow.
+        r#"{"leaderId":-1,"leaderEpoch":2147483647,"votedId":-1,"data_version":1}"#,
     ] {
         assert!(decode(line.as_bytes()).is_err(), "{line}");
     }

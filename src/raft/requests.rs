@@ -13,6 +13,10 @@ use super::voters::ReplicaKey;
 use super::{BOOTSTRAP_SNAPSHOT_ID, Endpoint, OffsetAndEpoch};
 use crate::protocol::error_code::ErrorCode;
 
+/// An epoch from outside above it is nobody's: no cluster has had so many elections. Believed, it would be durable, and the highest ones
+/// leave no epoch for the next election. Kafka's counter wraps there.
+const REMOTE_EPOCH_MAX: i32 = i32::MAX / 2;
+
 /// Where a fetch position stands against the log.
 enum Position {
     Valid,
@@ -71,7 +75,7 @@ impl RaftNode {
     fn validate_voter_only(&self, remote_id: i32, request_epoch: i32) -> ErrorCode {
         if request_epoch < self.epoch {
             ErrorCode::FencedLeaderEpoch
-        } else if remote_id < 0 {
+        } else if remote_id < 0 || (request_epoch > self.epoch && request_epoch > REMOTE_EPOCH_MAX) {
             ErrorCode::InvalidRequest
         } else {
             ErrorCode::None

@@ -613,7 +613,10 @@ impl MetadataPublisher for ReplicaManager {
         let _changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = self.started.borrow().is_none();
         if is_first && let Err(error) = self.load_logs(image) {
-            tracing::error!(%error, "could not load the logs");
+            match error {
+                LogError::ShuttingDown => tracing::info!("loading the logs ends early: the node shuts down"),
+                _ => tracing::error!(%error, "could not load the logs"),
+            }
             self.started.send_replace(Some(Err(error)));
         }
         if matches!(&*self.started.borrow(), Some(Err(_))) {

@@ -379,6 +379,8 @@ impl Components {
     pub(super) async fn stop(&self) -> Result<(), ServerError> {
         tracing::info!("shutting down");
         let began = Instant::now();
+        // In the middle of a start the logs may be loading.
+        self.log_manager.stop_loading();
         let lifecycle = self.lifecycle.get();
         if let Some(lifecycle) = lifecycle {
             if self.config.controlled_shutdown_enable {
@@ -402,7 +404,9 @@ impl Components {
         self.transaction_coordinator.shutdown();
         self.group_coordinator.shutdown();
         self.replica_manager.shutdown();
+        // It makes and deletes logs.
         self.loader.shutdown();
+        self.loader.wait_until_ended();
         let broker_epoch = lifecycle.map_or(-1, BrokerLifecycleManager::broker_epoch);
         // Raft's last writes come before its log is closed.
         self.raft.shutdown();

@@ -138,6 +138,7 @@ fn log_error_code(error: &LogError) -> ErrorCode {
         | LogError::NoSpace { .. }
         | LogError::DirectoryOffline { .. }
         | LogError::NoLogDirectory
+        | LogError::ShuttingDown
         | LogError::Closed { .. } => ErrorCode::KafkaStorageError,
         // What remains would be a mistake of ours: the batch is made here.
         LogError::CorruptRecord { .. }
