@@ -199,7 +199,6 @@ impl Components {
             producer_ids: producer_ids.clone(),
             marker_writer: Arc::new(LocalMarkers {
                 writer: markers.clone(),
-                data: data.handle().clone(),
             }),
             executor: data.handle().clone(),
         });

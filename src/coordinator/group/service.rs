@@ -55,7 +55,7 @@ pub struct GroupCoordinatorService {
 }
 
 impl GroupCoordinatorService {
-    /// Tasks run on `executor` (the control plane's). Register it as a metadata publisher after the replica manager.
+    /// Tasks run on `executor` (the data plane's: they append). Register it as a metadata publisher after the replica manager.
     pub fn new(
         node_id: i32,
         config: GroupConfig,

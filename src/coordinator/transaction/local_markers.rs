@@ -8,9 +8,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
-use tokio::task::JoinError;
-
 use super::marker_sender::{MarkerResults, MarkerWriter};
 use crate::coordinator::group::{GROUP_METADATA_TOPIC, GroupCoordinatorService};
 use crate::coordinator::runtime::TransactionEnd;
@@ -109,12 +106,9 @@ impl LocalMarkerWriter {
     }
 }
 
-/// The coordinator's own way, as long as all partitions are led here: one that is led elsewhere waits. Appends are work of the data
-/// plane, whose workers the gate before the disks counts; the control plane's must not wait at one.
+/// The coordinator's own way, as long as all partitions are led here: one that is led elsewhere waits.
 pub struct LocalMarkers {
     pub writer: Arc<LocalMarkerWriter>,
-    /// The data plane's.
-    pub data: Handle,
 }
 
 impl MarkerWriter for LocalMarkers {
@@ -123,18 +117,7 @@ impl MarkerWriter for LocalMarkers {
         end: TransactionEnd,
         partitions: Vec<TopicPartition>,
     ) -> Pin<Box<dyn Future<Output = MarkerResults> + Send>> {
-        let (writer, asked) = (self.writer.clone(), partitions.clone());
-        let writing = async move { writer.write_here(end, partitions).await };
-        let written = self.data.spawn(writing);
-        Box::pin(async move {
-            let failed = |error: JoinError| {
-                tracing::warn!(%error, "a write of markers did not come to its end");
-                let failed = asked.into_iter();
-                failed
-                    .map(|partition| (partition, ErrorCode::KafkaStorageError))
-                    .collect()
-            };
-            written.await.unwrap_or_else(failed)
-        })
+        let writer = self.writer.clone();
+        Box::pin(async move { writer.write_here(end, partitions).await })
     }
 }

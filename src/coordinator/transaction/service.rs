@@ -51,7 +51,7 @@ pub struct TransactionCoordinatorParts {
     pub metadata: MetadataCache,
     pub producer_ids: Arc<ProducerIdManager>,
     pub marker_writer: Arc<dyn MarkerWriter>,
-    /// The control plane's.
+    /// The data plane's: coordinators and markers append.
     pub executor: Handle,
 }
 

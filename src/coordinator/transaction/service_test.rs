@@ -330,6 +330,33 @@ async fn marker_that_is_refused_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_for_the_end_of_a_transaction_is_told_when_its_markers_are_there() {
+    let fixture = Fixture::new(2).await;
+    fixture.init().await.unwrap();
+    assert!(fixture.service.ended(&id()).is_none());
+    fixture.add(producer(0)).await.unwrap();
+    let (release, held) = oneshot::channel();
+    *fixture.partitions.held.lock().unwrap() = Some(held);
+    fixture.commit(producer(0)).await.unwrap();
+    let mut waiting = [(); 2].map(|()| fixture.service.ended(&id()).unwrap());
+    for waiting in &mut waiting {
+        let early = tokio::time::timeout(Duration::from_secs(1), waiting).await;
+        assert!(early.is_err(), "told before the markers were written");
+    }
+    assert_eq!(
+        fixture.add(producer(1)).await,
+        Err(ErrorCode::ConcurrentTransactions)
+    );
+    release.send(()).unwrap();
+    for waiting in waiting {
+        let told = tokio::time::timeout(Duration::from_secs(10), waiting).await;
+        assert!(told.is_ok(), "not told of the end");
+    }
+    assert_eq!(fixture.add(producer(1)).await, Ok(()));
+    assert!(fixture.service.ended(&id()).is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn decided_transaction_goes_on_where_the_next_coordinator_loads_it() {
     let fixture = Fixture::new(0).await;
     fixture.init().await.unwrap();
