@@ -351,6 +351,12 @@ def live_group():
                 text = re.sub(r"client-(\d)-[0-9a-f-]{36}", r"client-\1-<uuid>", run(GROUPS, *arguments))
                 printed.append(" ".join(["#", *arguments]) + "\n" + sorted_lines(text))
 
+            def is_committed():
+                return re.search(rf"{topic} +0 +3 +3 +0 ", run(GROUPS, "--describe", "--group", group))
+
+            await_true("3 records to be committed", is_committed)
+            show("--describe", "--group", group)
+            show("--describe", "--group", group, "--offsets", "--verbose")
             show("--describe", "--group", group, "--members")
             show("--describe", "--group", group, "--members", "--verbose")
             show("--describe", "--group", group, "--state", "--verbose")
@@ -365,6 +371,74 @@ def live_group():
                 member.terminate()
                 member.wait(timeout=30)
     return {topic: "<topic>", group: "<group>"}, printed
+
+
+def await_true(what, condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"gave up waiting for {what}")
+        time.sleep(0.1)
+
+
+def live_consumer_group():
+    """The same of the consumer protocol; and what takes all groups."""
+    topic, group, simple = unique("tools-live"), unique("g"), unique("s")
+    with Driver() as run:
+        run("TopicCommand", "--create", "--topic", topic, "--partitions", "3")
+        subprocess.run(["kcat", "-P", "-b", BOOTSTRAP, "-t", topic, "-p", "0"], input="1\n2\n3\n", text=True, check=True)
+        run(GROUPS, "--reset-offsets", "--group", simple, "--topic", topic, "--to-latest", "--execute")
+        member = subprocess.Popen(servers.java_command(
+            TOOLS + "consumer.ConsoleConsumer", "--bootstrap-server", BOOTSTRAP, "--topic", topic, "--group", group, "--from-beginning",
+            "--consumer-property", "group.protocol=consumer", "--consumer-property", "client.id=client-1",
+            "--consumer-property", "auto.commit.interval.ms=200", libs=os.environ["APACHE_LIBS"], heap="128m",
+            jvm_flags=["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        printed = []
+
+        def shown(*arguments):
+            # A member makes its id itself: 22 characters.
+            text = re.sub(r"(?<=\s)[A-Za-z0-9_-]{22}(?=\s)", "<member>", run(GROUPS, *arguments))
+            return " ".join(["#", *arguments]) + "\n" + sorted_lines(text)
+
+        def listed(*arguments):
+            text = shown("--list", *arguments).splitlines()
+            return "\n".join(line for line in text if line.startswith(("#", "GROUP", "Error")) or group in line or simple in line)
+
+        try:
+            await_true("3 records to be committed",
+                       lambda: re.search(rf"{topic} +0 +3 +3 +0 ", run(GROUPS, "--describe", "--group", group)))
+            for form in (["--offsets"], ["--offsets", "--verbose"], ["--members"], ["--members", "--verbose"], ["--state"], ["--state", "--verbose"]):
+                printed.append(shown("--describe", "--group", group, *form))
+            printed += [
+                shown("--describe", "--group", group, "--group", simple, "--state"),
+                shown("--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute"),
+                shown("--delete", "--group", group),
+                shown("--delete-offsets", "--group", group, "--topic", topic),
+                listed("--type", "consumer"), listed("--type", "classic"), listed("--type", "Share"), listed("--state"), listed("--type"),
+                listed("--state", "Stable", "--type", "consumer"), listed("--state", "Reconciling,Assigning"), listed("--type", "none"),
+            ]
+        finally:
+            member.terminate()
+            member.wait(timeout=30)
+        await_true("the group to be empty", lambda: "Empty" in run(GROUPS, "--describe", "--group", group, "--state"))
+        printed += [
+            shown("--describe", "--group", group),
+            shown("--describe", "--group", group, "--state", "--verbose"),
+            shown("--reset-offsets", "--group", group, "--topic", topic, "--shift-by", "-2"),
+            shown("--reset-offsets", "--group", group, "--group", simple, "--all-topics", "--to-offset", "1", "--export", "--execute"),
+            shown("--delete-offsets", "--group", group, "--topic", topic),
+            shown("--validate-regex", "tools-.*"), shown("--validate-regex", "tools-("),
+        ]
+        every = [name for name in run(GROUPS, "--list").split() if name not in (group, simple)]
+        if every:
+            run(GROUPS, "--delete", *(word for name in every for word in ("--group", name)))
+        printed += [
+            shown("--describe", "--all-groups"), shown("--describe", "--all-groups", "--state"),
+            shown("--reset-offsets", "--all-groups", "--all-topics", "--to-earliest", "--execute"),
+            shown("--delete", "--all-groups").replace(f"'{group}', '{simple}'", f"'{simple}', '{group}'"),
+            shown("--list"), shown("--describe", "--all-groups"),
+        ]
+    return {topic: "<topic>", group: "<group>", simple: "<simple>"}, printed
 
 
 def cluster():
@@ -597,6 +671,9 @@ def main():
     same("consumer-groups", groups)
     same("consumer-groups reset-offsets", reset_offsets)
     same("consumer-groups live", live_group)
+    if os.environ.get("COMPAT_AGAINST") != "other":
+        # Ends with the deletion of all groups.
+        same("consumer-groups live 848", live_consumer_group)
     same("cluster", cluster)
     same("delete-records", delete_records)
     same("log-dirs", log_dirs)
