@@ -1,0 +1,219 @@
+//! librdkafka's consumer, and what it saw: polls, cut where the group moved it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, ConsumerGroupMetadata, Rebalance};
+use rdkafka::error::KafkaError;
+use rdkafka::{ClientConfig, ClientContext, Message, Offset, TopicPartitionList};
+
+use super::Surroundings;
+use crate::history::{Body, ClientId, Isolation, Key, Outcome, Poll, Read};
+
+const CALL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Follows the group.
+#[derive(Default)]
+pub struct GroupContext {
+    rebalances: AtomicU64,
+    /// Taken when the assignment was new: what stands for it in a transaction. A client that was thrown out of its group
+    /// would give one that fences nothing.
+    metadata: Mutex<Option<Arc<ConsumerGroupMetadata>>>,
+}
+
+impl ClientContext for GroupContext {}
+
+impl ConsumerContext for GroupContext {
+    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        self.rebalances.fetch_add(1, Ordering::SeqCst);
+        let metadata = match rebalance {
+            Rebalance::Assign(_) => consumer.group_metadata().map(Arc::new),
+            Rebalance::Revoke(_) | Rebalance::Error(_) => None,
+        };
+        *self.metadata.lock().unwrap_or_else(PoisonError::into_inner) = metadata;
+    }
+}
+
+pub struct Reader {
+    pub client: ClientId,
+    isolation: Isolation,
+    consumer: BaseConsumer<GroupContext>,
+    surroundings: Arc<Surroundings>,
+}
+
+/// A partition's end was reached.
+pub struct EndOfPartition;
+
+impl Reader {
+    pub fn new(
+        surroundings: &Arc<Surroundings>,
+        isolation: Isolation,
+        group: &str,
+        commits: bool,
+    ) -> Result<Reader> {
+        let real = match (isolation, surroundings.sabotage) {
+            (Isolation::ReadCommitted, false) => "read_committed",
+            (Isolation::ReadUncommitted, _) | (Isolation::ReadCommitted, true) => "read_uncommitted",
+        };
+        let mut config = ClientConfig::new();
+        config
+            .set("bootstrap.servers", &surroundings.bootstrap)
+            .set("group.id", format!("{}-{group}", surroundings.prefix))
+            .set("isolation.level", real)
+            .set("auto.offset.reset", "earliest")
+            .set("enable.auto.commit", if commits { "true" } else { "false" })
+            .set("auto.commit.interval.ms", "500")
+            .set("session.timeout.ms", "30000")
+            .set("heartbeat.interval.ms", "500")
+            .set("enable.partition.eof", "true")
+            .set("fetch.wait.max.ms", "100")
+            .set("reconnect.backoff.ms", "20")
+            .set("reconnect.backoff.max.ms", "200")
+            .set("retry.backoff.ms", "20");
+        Ok(Reader {
+            client: surroundings.recorder.client(),
+            isolation,
+            consumer: config
+                .create_with_context(GroupContext::default())
+                .context("a consumer")?,
+            surroundings: surroundings.clone(),
+        })
+    }
+
+    pub fn subscribe(&self, topics: &[u16]) -> Result<()> {
+        let names: Vec<String> = topics
+            .iter()
+            .map(|topic| self.surroundings.topic(*topic))
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Ok(self.consumer.subscribe(&names)?)
+    }
+
+    pub fn assign(&self, keys: &[Key], offset: Offset) -> Result<()> {
+        let mut list = TopicPartitionList::new();
+        for key in keys {
+            let topic = self.surroundings.topic(key.topic);
+            list.add_partition_offset(&topic, i32::from(key.partition), offset)?;
+        }
+        self.consumer.assign(&list)?;
+        self.repositioned();
+        Ok(())
+    }
+
+    pub fn repositioned(&self) {
+        let recorder = &self.surroundings.recorder;
+        recorder.record(
+            self.client,
+            recorder.now(),
+            Outcome::Ok,
+            Body::Repositioned(self.client),
+        );
+    }
+
+    fn rebalances(&self) -> u64 {
+        self.consumer.context().rebalances.load(Ordering::SeqCst)
+    }
+
+    /// What stands for the assignment in a transaction, if there is one.
+    pub fn group_metadata(&self) -> Option<Arc<ConsumerGroupMetadata>> {
+        let metadata = &self.consumer.context().metadata;
+        let metadata = metadata.lock().unwrap_or_else(PoisonError::into_inner);
+        metadata.clone().filter(|_| !self.consumer.assignment_lost())
+    }
+
+    /// Up to `limit` records: one poll, or several where the consumer was moved between them.
+    pub fn poll(&self, limit: usize, patience: Duration) -> Vec<Poll> {
+        let deadline = Instant::now() + patience;
+        let mut polls = vec![self.empty_poll()];
+        let mut taken = 0;
+        while taken < limit {
+            let before = self.rebalances();
+            let left = deadline.saturating_duration_since(Instant::now());
+            let read = self.next(left);
+            if self.rebalances() != before {
+                self.close(&mut polls);
+                self.repositioned();
+                polls.push(self.empty_poll());
+            }
+            if let (Some(Ok(read)), Some(poll)) = (&read, polls.last_mut()) {
+                poll.reads.push(*read);
+                taken += 1;
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+        }
+        self.close(&mut polls);
+        polls
+    }
+
+    fn empty_poll(&self) -> Poll {
+        Poll {
+            consumer: self.client,
+            isolation: self.isolation,
+            completed: 0,
+            reads: Vec::new(),
+        }
+    }
+
+    fn close(&self, polls: &mut [Poll]) {
+        if let Some(poll) = polls.last_mut() {
+            poll.completed = self.surroundings.recorder.now();
+        }
+    }
+
+    /// The next record; `None`: not in time, or an error that passes.
+    pub fn next(&self, patience: Duration) -> Option<Result<Read, EndOfPartition>> {
+        let message = match self.consumer.poll(patience)? {
+            Ok(message) => message,
+            Err(KafkaError::PartitionEOF(_)) => return Some(Err(EndOfPartition)),
+            Err(_) => return None,
+        };
+        // What cannot be read is taken as a value that nobody sent, and a strange topic as one that nobody sent to.
+        let value = message.payload().and_then(super::value_of).unwrap_or(0);
+        let strange = Key {
+            topic: u16::MAX,
+            partition: 0,
+        };
+        let key = self.surroundings.key(message.topic(), message.partition());
+        Some(Ok(Read {
+            key: key.unwrap_or(strange),
+            offset: message.offset(),
+            value,
+        }))
+    }
+
+    /// The end of a partition for this reader: the last stable offset, or the high watermark.
+    pub fn end(&self, key: Key) -> Result<i64> {
+        let topic = self.surroundings.topic(key.topic);
+        let partition = i32::from(key.partition);
+        let (_, end) = self.consumer.fetch_watermarks(&topic, partition, CALL_PATIENCE)?;
+        Ok(end)
+    }
+
+    /// Goes back to what the group has committed, as one must after a transaction that was not.
+    pub fn rewind(&self) -> Result<()> {
+        let assignment = self.consumer.assignment()?;
+        if assignment.count() == 0 {
+            return Ok(());
+        }
+        let committed = self.consumer.committed_offsets(assignment, CALL_PATIENCE)?;
+        let mut moved = TopicPartitionList::new();
+        for element in committed.elements() {
+            element.error()?;
+            let offset = match element.offset() {
+                Offset::Offset(offset) => Offset::Offset(offset),
+                _ => Offset::Beginning,
+            };
+            moved.add_partition_offset(element.topic(), element.partition(), offset)?;
+        }
+        let moved = self.consumer.seek_partitions(moved, CALL_PATIENCE)?;
+        for element in moved.elements() {
+            element.error()?;
+        }
+        self.repositioned();
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Workers that only read, and the readings at the end, which all else is held against.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use fastrand::Rng;
+use rdkafka::Offset;
+
+use super::consumer::Reader;
+use super::writers::pause;
+use super::{INPUT, MIXED, OUTPUT, Surroundings, keys_of};
+use crate::history::{Body, FinalRead, Isolation, Key, Outcome};
+
+const ALL: [u16; 3] = [INPUT, MIXED, OUTPUT];
+/// After the last client is gone: transactions must time out, offsets load, the last markers be written.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn isolation_of(name: &str) -> Isolation {
+    match name {
+        "committed" => Isolation::ReadCommitted,
+        _ => Isolation::ReadUncommitted,
+    }
+}
+
+fn poll_and_record(surroundings: &Surroundings, reader: &Reader, patience: Duration) {
+    let recorder = &surroundings.recorder;
+    let invoked = recorder.now();
+    for poll in reader.poll(200, patience) {
+        if !poll.reads.is_empty() {
+            recorder.record(reader.client, invoked, Outcome::Ok, Body::Poll(poll));
+        }
+    }
+}
+
+/// Reads all partitions; begins anew now and then, at the beginning or near the end.
+pub fn assigned(surroundings: &Arc<Surroundings>, name: &str, mut rng: Rng) {
+    let keys = keys_of(&ALL);
+    let mut from = Offset::Beginning;
+    while !surroundings.recorder.is_stopping() {
+        let reader = Reader::new(surroundings, isolation_of(name), "assigned", false);
+        let Some(reader) = reader.ok().filter(|reader| reader.assign(&keys, from).is_ok()) else {
+            pause(&mut rng, 200);
+            continue;
+        };
+        while !surroundings.recorder.is_stopping() && rng.u16(..600) > 0 {
+            poll_and_record(surroundings, &reader, Duration::from_millis(50));
+        }
+        from = Offset::OffsetTail(rng.i64(0..500));
+    }
+}
+
+/// Reads what its group gives it; dies now and then, so that the group moves.
+pub fn subscribed(surroundings: &Arc<Surroundings>, name: &str, mut rng: Rng) {
+    while !surroundings.recorder.is_stopping() {
+        let reader = Reader::new(surroundings, isolation_of(name), name, true);
+        let Some(reader) = reader.ok().filter(|reader| reader.subscribe(&ALL).is_ok()) else {
+            pause(&mut rng, 200);
+            continue;
+        };
+        while !surroundings.recorder.is_stopping() && rng.u16(..400) > 0 {
+            poll_and_record(surroundings, &reader, Duration::from_millis(50));
+        }
+    }
+}
+
+/// Every partition from its beginning, by readers of both isolations.
+pub fn read_to_the_end(surroundings: &Arc<Surroundings>) -> Result<()> {
+    let committed = Reader::new(surroundings, Isolation::ReadCommitted, "end", false)?;
+    let uncommitted = Reader::new(surroundings, Isolation::ReadUncommitted, "end", false)?;
+    let deadline = Instant::now() + PATIENCE;
+    for key in keys_of(&ALL) {
+        let (mut stable, mut end) = ends(&committed, &uncommitted, key, deadline)?;
+        while stable < end && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(100));
+            (stable, end) = ends(&committed, &uncommitted, key, deadline)?;
+        }
+        read_partition(
+            surroundings,
+            &committed,
+            Isolation::ReadCommitted,
+            key,
+            stable,
+            end,
+        )?;
+        read_partition(
+            surroundings,
+            &uncommitted,
+            Isolation::ReadUncommitted,
+            key,
+            end,
+            end,
+        )?;
+    }
+    Ok(())
+}
+
+/// The last stable offset and the high watermark, once the node tells.
+fn ends(committed: &Reader, uncommitted: &Reader, key: Key, deadline: Instant) -> Result<(i64, i64)> {
+    loop {
+        match (committed.end(key), uncommitted.end(key)) {
+            (Ok(stable), Ok(end)) => return Ok((stable, end)),
+            (Err(error), _) | (_, Err(error)) if Instant::now() > deadline => return Err(error),
+            _ => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn read_partition(
+    surroundings: &Surroundings,
+    reader: &Reader,
+    isolation: Isolation,
+    key: Key,
+    reachable: i64,
+    end: i64,
+) -> Result<()> {
+    let invoked = surroundings.recorder.now();
+    reader.assign(&[key], Offset::Beginning)?;
+    let mut reads = Vec::new();
+    let mut position = 0;
+    let mut patient_until = Instant::now() + PATIENCE;
+    while Instant::now() < patient_until {
+        match reader.next(Duration::from_millis(100)) {
+            Some(Ok(read)) => {
+                position = read.offset + 1;
+                reads.push(read);
+                patient_until = Instant::now() + PATIENCE;
+            }
+            Some(Err(_)) => {
+                position = reachable;
+                break;
+            }
+            None => {}
+        }
+    }
+    let read = FinalRead {
+        key,
+        isolation,
+        reads,
+        position,
+        end,
+    };
+    let body = Body::FinalRead(read);
+    surroundings
+        .recorder
+        .record(reader.client, invoked, Outcome::Ok, body);
+    Ok(())
+}
