@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import servers
+from harness import peers
 
 BENCHES = {}
 GB = 1e9
@@ -22,11 +23,12 @@ class Bench:
         self.seconds, self.starts, self.prepare = seconds, starts, prepare
 
 
-def bench(name, rounds=5, seconds=60, systems=("apache", "kavka", "bare"), starts=False, prepare=None):
+def bench(name, rounds=5, seconds=60, systems=("apache", "kavka", "bare"), starts=False, prepare=None, with_peers=False):
     """`seconds`: about how long a round of all systems takes on two quiet cores. `starts`: the function starts the system
     itself. `prepare` makes, once a run, the directory that each round of both systems begins with."""
     def register(function):
-        BENCHES[name] = Bench(name, function, rounds, seconds, systems, starts or prepare is not None, prepare)
+        taking_part = systems + (tuple(peers.installed()) if with_peers else ())
+        BENCHES[name] = Bench(name, function, rounds, seconds, taking_part, starts or prepare is not None, prepare)
         return function
     return register
 
@@ -67,6 +69,8 @@ def produce(round, system, label, megabytes, warm_up=0, **options):
     topic = system.topic(partitions)
     if not round.wants(f"produce {label}"):
         return topic
+    if system.kind in peers.PEERS:
+        megabytes, warm_up = megabytes / peers.SHARE_OF_BYTES, 0
     if warm_up:
         system.load("run", topic=topic, bytes=round.bytes(warm_megabytes(system, warm_up)), **options)
     done = system.load("run", topic=topic, bytes=round.bytes(megabytes), **options)
@@ -112,6 +116,21 @@ def binary_mib(system):
     return sum(jar.stat().st_size for jar in servers.apache_libs().glob("*.jar")) / 2**20
 
 
+def image_mib(system):
+    """What a container's image must hold: kavka's (docker/Dockerfile) has the program and the libraries that it is linked with, and
+    no more; Kafka's the jars and a JVM, here the one that runs it, and a system below that is not counted."""
+    if system.kind == "kavka":
+        linked = subprocess.run(["ldd", servers.kavka_binary()], capture_output=True, text=True).stdout
+        libraries = {pathlib.Path(path) for path in re.findall(r"/\S+", linked)}
+        return binary_mib(system) + sum(library.stat().st_size for library in libraries) / 2**20
+    settings = subprocess.run(["java", "-XshowSettings:properties", "-version"], capture_output=True, text=True).stderr
+    home = pathlib.Path(re.search(r"java\.home = (\S+)", settings)[1])
+    # A development kit's own parts are none of what a broker needs.
+    parts = (path for folder in ("bin", "lib", "conf") for path in (home / folder).rglob("*"))
+    kept = (path for path in parts if path.is_file() and path.name not in ("src.zip", "ct.sym"))
+    return binary_mib(system) + sum(path.stat().st_size for path in kept) / 2**20
+
+
 @bench("startup", seconds=21, systems=("apache", "kavka"), starts=True)
 def startup(round, system):
     elapsed = first_record(system, system.spawn)
@@ -125,6 +144,7 @@ def startup(round, system):
     round.lower("idle: resident memory", "MiB", resident)
     round.lower("idle: proportional memory", "MiB", proportional)
     round.lower("program (jars without the JVM)", "MiB", binary_mib(system))
+    round.lower("image (without a system's own files)", "MiB", image_mib(system))
     if system.kind == "kavka":
         system.stop()
         system.fresh(formatted=False)
@@ -133,7 +153,7 @@ def startup(round, system):
                     first_record(system, lambda: system.spawn(command)))
 
 
-@bench("produce", seconds=42)
+@bench("produce", seconds=42, with_peers=True)
 def bench_produce(round, system):
     produce(round, system, "1 KiB", 1000, warm_up=800)
     produce(round, system, "100 B", 300, warm_up=150, record_size=100)
@@ -195,7 +215,7 @@ def latency(round, system):
 LATENCY_RATE = 2000
 
 
-@bench("connections", rounds=3, seconds=15, systems=("apache", "kavka"))
+@bench("connections", rounds=5, seconds=15, systems=("apache", "kavka"))
 def connections(round, system):
     """Memory of idle connections."""
     count = int(5000 * min(1, round.scale))

@@ -2,7 +2,8 @@
 import csv
 import statistics
 
-TITLES = {"apache": "Kafka", "kavka": "kavka", "bare": "limit"}
+TITLES = {"apache": "Kafka", "kavka": "kavka", "bare": "limit", "rivine": "rivine", "tansu": "tansu"}
+OF_EVERY_TABLE = ("apache", "kavka", "bare")
 
 
 class Figures:
@@ -11,6 +12,8 @@ class Figures:
     def __init__(self):
         self.values = {}
         self.failures = []
+        # Of others' brokers: told, and no failure of the run.
+        self.peer_failures = []
 
     def add(self, bench, figure, unit, better, system, value):
         self.values.setdefault((bench, figure, unit, better), {}).setdefault(system, []).append(value)
@@ -67,11 +70,12 @@ def ratio(by_system):
 
 def table(figures):
     """The rows as text: aligned Markdown."""
-    header = ["", "unit", "Kafka", "kavka", "kavka/Kafka", "limit", "kavka/limit"]
+    peers = sorted({kind for *_, by_system in figures.rows() for kind in by_system} - set(OF_EVERY_TABLE))
+    header = ["", "unit", "Kafka", "kavka", "kavka/Kafka", "limit", "kavka/limit"] + [TITLES[kind] for kind in peers]
     lines, last = [], None
     for bench, figure, unit, better, by_system in figures.rows():
         if bench != last:
-            lines.append([f"**{bench}**"] + [""] * 6)
+            lines.append([f"**{bench}**"] + [""] * (len(header) - 1))
             last = bench
         share = ratio(by_system)
         limit = by_system.get("bare")
@@ -80,7 +84,8 @@ def table(figures):
             to_limit = number(statistics.median(by_system["kavka"]) / statistics.median(limit))
         lines.append([figure, f"{unit} {'▾' if better == 'lower' else '▴'}", spread(by_system.get("apache")),
                       spread(by_system.get("kavka")), "" if share is None else number(share),
-                      spread(limit) if limit else "", to_limit])
+                      spread(limit) if limit else "", to_limit]
+                     + [spread(by_system[kind]) if by_system.get(kind) else "" for kind in peers])
     widths = [max(len(line[column]) for line in [header] + lines) for column in range(len(header))]
 
     def shown(line):
