@@ -85,6 +85,15 @@ impl HeaderScanner {
         Ok(&self.buffer[(self.position - self.buffer_position) as usize..])
     }
 
+    /// The base offset of the next batch; `None` when there is no batch here.
+    pub fn peek_base_offset(&mut self) -> io::Result<Option<i64>> {
+        if self.position >= self.end {
+            return Ok(None);
+        }
+        let header = BatchHeader::parse(self.header_bytes()?);
+        Ok(header.ok().map(|header| header.base_offset))
+    }
+
     pub fn next_batch(&mut self) -> Result<Option<PlacedBatch>, ScanError> {
         if self.position >= self.end {
             return Ok(None);

@@ -223,11 +223,13 @@ fn flush_if_due(log: &UnifiedLog, now_ms: i64) {
 fn flush_rolled(dir: &LogDir) {
     let flushes = dir.deferred.take_flushes();
     for log in flushes.iter().filter_map(Weak::upgrade) {
-        if !log.is_closed()
-            && let Err(error) = log.flush_rolled_segments()
-        {
+        if log.is_closed() {
+            continue;
+        }
+        if let Err(error) = log.flush_rolled_segments() {
             tracing::warn!("{}: flush failed: {error}", log.topic_partition);
         }
+        log.rebuild_bad_indexes();
     }
 }
 

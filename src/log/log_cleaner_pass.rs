@@ -256,13 +256,12 @@ impl<'a> CleanerPass<'a> {
     ) -> Result<bool, CleanError> {
         let start = self.target.first_dirty_offset;
         let position = segment
-            .offset_index
-            .lookup(start)
-            .map_err(|error| self.io_error(segment, "reading", error))?
-            .position;
+            .headers_towards(start)
+            .map_err(|error| self.scan_error(segment, error))?
+            .position();
         let mut is_full = false;
         let mut bytes_read = 0;
-        self.for_each_batch(segment, u64::from(position), |header, batch| {
+        self.for_each_batch(segment, position, |header, batch| {
             bytes_read += batch.len() as u64;
             is_full = map_batch(header, &batch, start, map, transactions)
                 .map_err(|error| self.record_error(segment, &error))?;

@@ -146,6 +146,21 @@ impl UnifiedLog {
         self.flush_up_to(self.active_segment().base_offset())
     }
 
+    /// Those of closed segments that a read found to name wrong places.
+    pub(crate) fn rebuild_bad_indexes(&self) {
+        let segments = self.segments.load_full();
+        let closed = &segments[..segments.len() - 1];
+        for segment in closed.iter().filter(|segment| segment.has_bad_index()) {
+            if let Err(error) = segment.rebuild_bad_index() {
+                tracing::warn!(
+                    "{}: the index of {} could not be built anew: {error}",
+                    self.topic_partition,
+                    segment.base_offset()
+                );
+            }
+        }
+    }
+
     /// The indexes of the active segment are left to the page cache: a start after power loss builds them anew, as the
     /// recovery point lies in that segment.
     fn flush_up_to(&self, offset: i64) -> Result<(), LogError> {

@@ -76,6 +76,10 @@ impl UnifiedLog {
                     min_one_message,
                 )
                 .map_err(|error| self.read_error(segment, error))?;
+            if segment.take_news_of_bad_index() {
+                // Its next work includes building it anew.
+                self.log_dir.deferred.flush_soon(&self.weak);
+            }
             if let Some(mut info) = info {
                 for slice in &mut info.slices {
                     slice.length = self.without_damage(segment, slice.position, slice.length)?;
@@ -204,6 +208,7 @@ impl UnifiedLog {
             .offset_index
             .first_at_or_after_position(end_position)
             .map_err(|error| self.read_error(segment, error.into()))?
+            .filter(|_| !segment.has_bad_index())
             .or(next_base)
             .unwrap_or_else(|| self.log_end_offset());
         let mut aborted = Vec::new();

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::batch_scanner::{BatchScanner, HEADER_READ_BYTES, HeaderScanner, PlacedBatch, ScanError};
-use super::offset_index::{OffsetIndex, fits_in_segment};
+use super::offset_index::{OffsetIndex, OffsetPosition, fits_in_segment};
 use super::open_file_cache::{CLEANED_SUFFIX, FileHandle, FileKind, OpenFileCache, PartitionDir};
 use super::time_index::{TimeIndex, TimestampOffset};
 use super::transaction_index::TransactionIndex;
@@ -24,6 +24,9 @@ use crate::record::{BatchHeader, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD, records_of
 const RESERVE_FROM: u64 = 1024 * 1024;
 const RESERVE_SHARE: u64 = 4;
 const RESERVE_MAX: u64 = 16 * 1024 * 1024;
+
+/// One read of a walk over all headers.
+const REBUILD_READ_BYTES: usize = 64 * 1024;
 
 /// What a new segment takes from the settings of its log.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +76,9 @@ pub(crate) struct LogSegment {
     is_torn: AtomicBool,
     /// The segment is closed, but a full disk did not take the time index's last entry.
     lacks_last_time_entry: AtomicBool,
+    /// The offset index named a place where no batch begins.
+    has_bad_index: AtomicBool,
+    bad_index_is_told: AtomicBool,
     /// The offset index gets its name when all indexes are durable: see `start_rebuild`.
     is_rebuilding: AtomicBool,
     state: Mutex<WriterState>,
@@ -165,6 +171,8 @@ impl LogSegment {
             indexes_dirty: AtomicBool::new(true),
             is_torn: AtomicBool::new(false),
             lacks_last_time_entry: AtomicBool::new(false),
+            has_bad_index: AtomicBool::new(false),
+            bad_index_is_told: AtomicBool::new(false),
             is_rebuilding: AtomicBool::new(false),
             state: Mutex::new(WriterState::default()),
             scrubbed_ms: AtomicI64::new(i64::MIN),
@@ -397,21 +405,92 @@ impl LogSegment {
 
     /// The same where it is known to begin at or behind `position`.
     fn translate_offset_from(&self, offset: i64, position: u64) -> Result<Option<PlacedBatch>, ScanError> {
-        let (from, behind) = self.offset_index.lookup_around(offset)?;
-        let from = u64::from(from.position).max(position);
+        let (entry, behind) = self.offset_index.lookup_around(offset)?;
+        let from = u64::from(entry.position).max(position);
         if let Some(behind) = behind
             && u64::from(behind.position) > from + HEADER_READ_BYTES as u64
             && let Some(batch) = self.batch_if_holds(offset, u64::from(behind.position))?
         {
             return Ok(Some(batch));
         }
-        let mut scanner = self.headers_from(from)?;
+        let (mut scanner, is_sound) = self.headers_at_entry(entry, position)?;
         while let Some(batch) = scanner.next_batch()? {
             if batch.header.last_offset() >= offset {
+                if !is_sound {
+                    self.note_bad_index();
+                }
                 return Ok(Some(batch));
             }
         }
         Ok(None)
+    }
+
+    /// The headers from the batch of an index entry on, or from `min_position` on if that is behind it. An index that names a
+    /// place where no such batch begins is not trusted (then false): all from `min_position` on are walked.
+    fn headers_at_entry(
+        &self,
+        entry: OffsetPosition,
+        min_position: u64,
+    ) -> Result<(HeaderScanner, bool), ScanError> {
+        let position = u64::from(entry.position);
+        if position > min_position {
+            let mut scanner = self.headers_from(position)?;
+            let base_offset = scanner.peek_base_offset()?;
+            if base_offset.is_some_and(|base| (self.base_offset..=entry.offset).contains(&base)) {
+                return Ok((scanner, true));
+            }
+        }
+        Ok((self.headers_from(min_position)?, position <= min_position))
+    }
+
+    /// From the last batch that the index has at or before `offset`.
+    pub fn headers_towards(&self, offset: i64) -> Result<HeaderScanner, ScanError> {
+        let entry = self.offset_index.lookup(offset)?;
+        Ok(self.headers_at_entry(entry, 0)?.0)
+    }
+
+    fn note_bad_index(&self) {
+        if !self.has_bad_index.swap(true, Ordering::AcqRel) {
+            tracing::warn!(
+                "{} names places where no batch begins: it is built anew",
+                self.offset_index.file().handle().path().display()
+            );
+        }
+    }
+
+    /// The offset index was found to be wrong.
+    pub fn has_bad_index(&self) -> bool {
+        self.has_bad_index.load(Ordering::Acquire)
+    }
+
+    /// The same; true once.
+    pub fn take_news_of_bad_index(&self) -> bool {
+        self.has_bad_index() && !self.bad_index_is_told.swap(true, Ordering::AcqRel)
+    }
+
+    /// Builds the offset index of a closed segment anew from the headers, if it was found to be wrong. Lookups meanwhile find
+    /// fewer entries, and walk further. Where the segment itself is damaged it is left as it is.
+    pub fn rebuild_bad_index(&self) -> Result<(), ScanError> {
+        if !self.has_bad_index.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let mut scanner = HeaderScanner::with_read_size(self.log.get()?, 0, self.size(), REBUILD_READ_BYTES);
+        let mut entries = Vec::new();
+        let mut since = 0;
+        while let Some(batch) = scanner.next_batch()? {
+            if since > self.index_interval_bytes {
+                entries.push((batch.header.last_offset(), batch.position as u32));
+                since = 0;
+            }
+            since += batch.header.size_in_bytes();
+        }
+        self.mark_indexes_dirty();
+        self.offset_index.file().reset()?;
+        for (offset, position) in entries {
+            self.offset_index.append(offset, position)?;
+        }
+        self.bad_index_is_told.store(false, Ordering::Release);
+        Ok(self.flush_indexes()?)
     }
 
     /// The batch at a position that an index names, if `offset` is in it. Where batches are large, each has an entry, and this
@@ -472,17 +551,19 @@ impl LogSegment {
     /// The offset after the last batch.
     pub fn read_next_offset(&self) -> Result<i64, ScanError> {
         let mut next_offset = self.base_offset;
-        let from = match self.size() {
+        let mut scanner = match self.size() {
             0 => return Ok(next_offset),
             // One read has all of it: the index would cost more.
-            size if size <= HEADER_READ_BYTES as u64 => 0,
+            size if size <= HEADER_READ_BYTES as u64 => self.headers_from(0)?,
             _ => {
-                self.offset_index
-                    .lookup(self.offset_index.last_offset()?)?
-                    .position
+                let entry = self.offset_index.lookup(self.offset_index.last_offset()?)?;
+                let (scanner, is_sound) = self.headers_at_entry(entry, 0)?;
+                if !is_sound {
+                    self.note_bad_index();
+                }
+                scanner
             }
         };
-        let mut scanner = self.headers_from(u64::from(from))?;
         while let Some(batch) = scanner.next_batch()? {
             next_offset = batch.header.next_offset();
         }
@@ -496,8 +577,7 @@ impl LogSegment {
         starting_offset: i64,
     ) -> Result<Option<TimestampAndOffset>, ScanError> {
         let entry = self.time_index.lookup(timestamp)?;
-        let from = self.offset_index.lookup(entry.offset.max(starting_offset))?;
-        let mut scanner = self.headers_from(u64::from(from.position))?;
+        let mut scanner = self.headers_towards(entry.offset.max(starting_offset))?;
         while let Some(batch) = scanner.next_batch()? {
             if batch.header.max_timestamp < timestamp {
                 continue;
@@ -520,8 +600,7 @@ impl LogSegment {
     /// The first record of the segment's largest time stamp.
     pub fn offset_of_max_timestamp(&self) -> Result<Option<TimestampAndOffset>, ScanError> {
         let largest = self.read_max_timestamp_so_far()?;
-        let from = self.offset_index.lookup(largest.offset)?;
-        let mut scanner = self.headers_from(u64::from(from.position))?;
+        let mut scanner = self.headers_towards(largest.offset)?;
         while let Some(batch) = scanner.next_batch()? {
             if batch.header.max_timestamp != largest.timestamp {
                 continue;
@@ -583,8 +662,7 @@ impl LogSegment {
     /// The largest time stamp by the time index and the batches behind its last entry.
     fn read_largest_timestamp(&self) -> Result<TimestampOffset, ScanError> {
         let mut largest = self.time_index.last_entry()?;
-        let from = self.offset_index.lookup(largest.offset)?;
-        let mut scanner = self.headers_from(u64::from(from.position))?;
+        let mut scanner = self.headers_towards(largest.offset)?;
         while let Some(batch) = scanner.next_batch()? {
             if batch.header.max_timestamp > largest.timestamp {
                 largest = TimestampOffset {

@@ -8,6 +8,7 @@
 //!   written at these offsets;
 //! - after a clean shutdown (and power loss) the log is what it was;
 //! - every batch lies in the leader epoch that its header has; offsets are in order (`check_invariants`);
+//! - a bit that flips above the recovery point ends the log there, one below it costs its batch alone;
 //! - an idempotent producer's last batch, sent again, is a duplicate also after a restart.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -451,6 +452,105 @@ fn random_operations_with_crashes_keep_what_was_promised() {
         if let Err(panic) = std::panic::catch_unwind(run) {
             eprintln!("failed with KAVKA_LOG_MODEL_FIRST_SEED={seed} KAVKA_LOG_MODEL_SEEDS=1");
             std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// Power loss by setting: what a pass of `flush.ms`, or the flush that follows a roll, has seen is there.
+#[test]
+fn power_loss_leaves_what_flush_ms_and_rolls_made_durable() {
+    for seed in 0..60 {
+        let mut model = Model::new(4 * seed + 1);
+        let flushes_by_time = seed % 2 == 0;
+        if flushes_by_time {
+            let mut config = config(model.seed);
+            config.flush_ms = 1_000;
+            model.log.update_config(config);
+        }
+        for _ in 0..model.random.usize(1..8) {
+            model.append();
+        }
+        let promised = model.end;
+        if flushes_by_time {
+            model.clock.advance(1_000);
+            model.manager.run_flush(model.clock.now_ms());
+        } else {
+            model.log.roll().unwrap();
+            model.manager.run_roll_flushes();
+        }
+        for _ in 0..model.random.usize(0..4) {
+            model.append();
+        }
+        let written = model.records.clone();
+        model.disk.lose_power(seed);
+        let (_manager, log) = open(&model.disk, &model.clock, model.seed);
+        assert!(log.log_end_offset() >= promised, "seed {seed}");
+        let found = read_all(&log, &mut model.random);
+        assert_eq!(
+            found.range(..promised).collect::<Vec<_>>(),
+            written.range(..promised).collect::<Vec<_>>(),
+            "seed {seed}"
+        );
+    }
+}
+
+/// A disk that forgets below the recovery point: the scrub, or a start that has to build an index anew, finds it; all else is read as it was.
+#[test]
+fn bit_flip_in_a_closed_segment_costs_its_batch_alone() {
+    for seed in 0..60 {
+        let mut model = Model::new(seed);
+        for _ in 0..12 {
+            model.append();
+        }
+        model.log.roll().unwrap();
+        model.append();
+        model.log.flush().unwrap();
+        model.manager.checkpoint_recovery_points().unwrap();
+        let bases = model.log.segment_base_offsets();
+        let base_offset = bases[model.random.usize(..bases.len() - 1)];
+        let path = format!("/d/t-0/{base_offset:020}");
+        let bytes = model.disk.read(format!("{path}.log").as_ref()).unwrap();
+        let bit = model.random.u64(..bytes.len() as u64 * 8);
+        let mut position = 0;
+        let damaged = Batches::new(&bytes).map(Result::unwrap).find_map(|(header, _)| {
+            let start = position;
+            position += header.size_in_bytes() as u64;
+            (position > bit / 8).then_some((header, start))
+        });
+        let (damaged, start) = damaged.unwrap();
+        // Base offset and leader epoch are not under the CRC.
+        if matches!(bit / 8 - start, 0..8 | 12..16) {
+            continue;
+        }
+        model.disk.flip_bit(format!("{path}.log").as_ref(), bit).unwrap();
+        let reopened;
+        let (manager, log) = if seed % 2 == 0 {
+            model.disk.remove_file(format!("{path}.index").as_ref()).unwrap();
+            model.disk.crash_process();
+            reopened = open(&model.disk, &model.clock, model.seed);
+            (&reopened.0, &reopened.1)
+        } else {
+            model.manager.scrub(0, &|_| true);
+            (&model.manager, &model.log)
+        };
+        assert_eq!(manager.known_bad_ranges(), 1, "seed {seed}");
+        assert_eq!(log.log_end_offset(), model.end);
+        for offset in 0..model.end {
+            let is_damaged = (damaged.base_offset..=damaged.last_offset()).contains(&offset);
+            match log.read_bytes(offset, 1, FetchIsolation::LogEnd, true) {
+                Ok(bytes) => {
+                    assert!(!is_damaged, "seed {seed}, offset {offset}");
+                    let (_, batch) = Batches::of_bytes(&bytes).next().unwrap().unwrap();
+                    let record = records_of(&batch)
+                        .unwrap()
+                        .map(Result::unwrap)
+                        .find(|record| record.offset == offset)
+                        .unwrap();
+                    let value = u64::from_be_bytes(record.value.unwrap()[..8].try_into().unwrap());
+                    assert_eq!(value, model.records[&offset], "seed {seed}, offset {offset}");
+                }
+                Err(error) => assert!(is_damaged, "seed {seed}, offset {offset}: {error}"),
+            }
         }
     }
 }

@@ -650,6 +650,10 @@ impl Loading<'_> {
             let end = last
                 .read_next_offset()
                 .map_err(|error| self.fail(last, "reading", error))?;
+            if last.has_bad_index() {
+                last.rebuild_bad_index()
+                    .map_err(|error| self.fail(last, "building an index of", error))?;
+            }
             if end >= log_start_offset {
                 log_end_offset = Some(end);
             } else {

@@ -304,3 +304,43 @@ fn damaged_header_hinders_no_start_that_reads_producers_from_the_segment() {
     let (_, log) = load(&disk).unwrap();
     assert_eq!(log.log_end_offset(), 62);
 }
+
+/// Whatever an index says: no record is passed over, the log ends where it ended, and the index is as it was in the end.
+#[test]
+fn index_that_names_wrong_places_is_built_anew_and_nothing_else_suffers() {
+    let place = |relative: u32, position: u32| [relative.to_be_bytes(), position.to_be_bytes()].concat();
+    let behind_the_end = [place(1, 1_000_000), place(3, 2_000_000)].concat();
+    let inside_a_batch = [place(1, 33), place(9, 1_111)].concat();
+    let later_batches = [place(1, 9 * batch(2, 200, NOW).len() as u32)].concat();
+    for garbage in [behind_the_end, inside_a_batch, later_batches, vec![0xff; 800]] {
+        for base_offset in [20, 60] {
+            let disk = durable_log();
+            let (manager, log) = load(&disk).unwrap();
+            for _ in 0..9 {
+                log.append_as_leader(&batch(2, 200, NOW), 0, AppendOrigin::Client, NOW)
+                    .unwrap();
+            }
+            drop(log);
+            manager.shutdown(1).unwrap();
+            let path = path_of(base_offset, FileKind::OffsetIndex);
+            let expected = disk.read(&path).unwrap();
+            let file = disk.open(&path, OpenMode::CreateTruncate).unwrap();
+            file.write_all_at(&garbage, 0).unwrap();
+
+            let (manager, log) = load(&disk).unwrap();
+            assert_eq!(log.log_end_offset(), 80);
+            for offset in 0..80 {
+                let bytes = log.read_bytes(offset, 1, FetchIsolation::LogEnd, true).unwrap();
+                let (header, _) = Batches::of_bytes(&bytes).next().unwrap().unwrap();
+                assert_eq!(header.base_offset, offset / 2 * 2, "{garbage:?}");
+            }
+            log.append_as_leader(&batch(2, 200, NOW), 0, AppendOrigin::Client, NOW)
+                .unwrap();
+            manager.run_roll_flushes();
+            drop(log);
+            manager.shutdown(1).unwrap();
+            let built = disk.read(&path).unwrap();
+            assert_eq!(built[..expected.len()], expected, "{base_offset} {garbage:?}");
+        }
+    }
+}
