@@ -65,7 +65,9 @@ impl Reader {
             .set("auto.offset.reset", "earliest")
             .set("enable.auto.commit", if commits { "true" } else { "false" })
             .set("auto.commit.interval.ms", "500")
-            .set("session.timeout.ms", "30000")
+            // Shorter than a node lives here: a member that left while its group was rebalanced is there again after a
+            // death, and waited for.
+            .set("session.timeout.ms", "6000")
             .set("heartbeat.interval.ms", "500")
             .set("enable.partition.eof", "true")
             .set("fetch.wait.max.ms", "100")

@@ -191,7 +191,7 @@ fn one_transaction(
     let called = match rng.u16(..1000) {
         0..780 => ongoing.commit(surroundings, &writer),
         780..950 => ongoing.abort(surroundings, &writer),
-        950..995 => {
+        950..998 => {
             // What is on its way when the client dies may or may not arrive.
             if rng.bool() {
                 pause(rng, 20);
