@@ -42,14 +42,10 @@ def run():
     topic = f"raw-idempotence-{raw.RUN}"
     with wire.Connection(raw.BOOTSTRAP) as node:
         raw.await_coordinators(node)
-        raw.check(node.ask("CreateTopics", 7, timeoutMs=10000, topics=[
-            {"name": topic, "numPartitions": len(SCENARIOS), "replicationFactor": 1}])["topics"][0]["errorCode"])
+        raw.create_topic(node, topic, len(SCENARIOS))
         for index, (name, steps) in enumerate(SCENARIOS.items()):
             producer = node.ask("InitProducerId", 4, transactionalId=None, transactionTimeoutMs=0)
             raw.check(producer["errorCode"])
-            while raw.error(node.ask("ListOffsets", 5, replicaId=-1, topics=[{"name": topic, "partitions": [
-                    {"partitionIndex": index, "timestamp": -1}]}])["topics"][0]["partitions"][0]["errorCode"]) != "NONE":
-                pass
             lines = []
             for step in steps:
                 if step == "delete":

@@ -159,7 +159,8 @@ def deleted(group):
 
 def run():
     with wire.Connection(raw.BOOTSTRAP) as node:
-        raw.create_topics(node)
+        raw.await_coordinators(node)
+        raw.create_topic(node, raw.TOPIC)
         for name, tale in (("seen", seen), ("overlapping", overlapping), ("members", members), ("static members", static_members), ("deleted", deleted)):
             group = Group(node, name.replace(" ", "-"))
             tale(group)

@@ -357,17 +357,23 @@ def await_coordinators(connection):
 def create_topics(connection):
     await_coordinators(connection)
     register_nobody(connection)
+    create_topic(connection, STUCK, broker=NOBODY)
+    create_topic(connection, TOPIC)
+    create_topic(connection, OTHER)
+
+
+def create_topic(connection, name, partitions=1, broker=1):
     answer = connection.ask("CreateTopics", 7, timeoutMs=10000, topics=[
-        {"name": STUCK, "numPartitions": -1, "replicationFactor": -1, "assignments": [{"partitionIndex": 0, "brokerIds": [NOBODY]}]},
-        {"name": TOPIC, "numPartitions": -1, "replicationFactor": -1, "assignments": [{"partitionIndex": 0, "brokerIds": [1]}]},
-        {"name": OTHER, "numPartitions": -1, "replicationFactor": -1, "assignments": [{"partitionIndex": 0, "brokerIds": [1]}]}])
-    for topic in answer["topics"]:
-        check(topic["errorCode"])
+        {"name": name, "numPartitions": -1, "replicationFactor": -1, "assignments": [
+            {"partitionIndex": index, "brokerIds": [broker]} for index in range(partitions)]}])
+    check(answer["topics"][0]["errorCode"])
+    if broker == NOBODY:
+        return
     # The broker leads its partitions a little later than the metadata say.
     deadline = time.monotonic() + 30
-    for name in (TOPIC, OTHER):
+    for index in range(partitions):
         while connection.ask("ListOffsets", 5, replicaId=-1, topics=[
-                {"name": name, "partitions": [{"partitionIndex": 0, "timestamp": -1}]}])["topics"][0]["partitions"][0]["errorCode"]:
+                {"name": name, "partitions": [{"partitionIndex": index, "timestamp": -1}]}])["topics"][0]["partitions"][0]["errorCode"]:
             if time.monotonic() > deadline:
                 raise RuntimeError("no topic")
             time.sleep(0.02)
