@@ -110,12 +110,12 @@ def mixed():
         await_all_read(members, load.end(), once=False)
 
 
-def bounce(**options):
+def bounce(bounces=BOUNCES, **options):
     def test():
         with group_of(TRIO, 6, **options) as (topic, members):
             await_shared(members, 6)
             load = Load(topic)
-            for _ in range(BOUNCES):
+            for _ in range(bounces):
                 for member in members:
                     member.restart()
                     # The next one goes when this one has work again.
@@ -190,6 +190,7 @@ def main():
     build_all(ALL)
     check("mixed classic group", "mixed-group", mixed)
     check("mixed classic group", "rolling-bounce", bounce(assignor="range"))
+    check("mixed classic group", "rolling-bounce-cooperative", bounce(bounces=4, assignor="cooperative-sticky"))
     at_once([(client, "static-restart", static_restart(client, assignor="range")) for client in TRIO])
     check("mixed consumer group", "rolling-bounce", bounce(protocol="consumer"))
     check("mixed consumer group", "migration", migration)
