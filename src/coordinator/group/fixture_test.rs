@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::GroupConfig;
 use super::classic_protocol::JoinContext;
+use super::operation_error;
 use super::records::GroupRecord;
 use super::shard::{GroupOutcome, GroupPending, GroupReply, GroupShard, GroupTimer};
 use crate::coordinator::runtime::shard::{CoordinatorShard, Effect, OperationContext, Token};
@@ -169,8 +170,7 @@ impl Fixture {
         };
         let context = self.context();
         let outcome = self.shard.join_group(&context, &join_context, &request, token)?;
-        self.apply(outcome);
-        Ok(token)
+        self.apply_parked(outcome, token)
     }
 
     pub fn join(&mut self, request: JoinGroupRequest) -> Token {
@@ -195,11 +195,24 @@ impl Fixture {
     }
 
     pub fn sync_with(&mut self, request: SyncGroupRequest) -> Token {
+        self.try_sync_with(request).unwrap()
+    }
+
+    pub fn try_sync_with(&mut self, request: SyncGroupRequest) -> Result<Token, ApiError> {
         let token = self.token();
         let context = self.context();
-        let outcome = self.shard.sync_group(&context, &request, token).unwrap();
+        let outcome = self.shard.sync_group(&context, &request, token)?;
+        self.apply_parked(outcome, token)
+    }
+
+    /// As in the runtime who waits for a reply is told that the records of its operation failed, if it has no reply then.
+    fn apply_parked(&mut self, outcome: GroupOutcome<()>, token: Token) -> Result<Token, ApiError> {
+        let failed = self.fail.filter(|_| !outcome.records.is_empty());
         self.apply(outcome);
-        token
+        match failed {
+            Some(error) if !self.replies.contains_key(&token) => Err(operation_error(error).into()),
+            _ => Ok(token),
+        }
     }
 
     pub fn synced(&mut self, token: Token) -> Option<SyncGroupResponse> {

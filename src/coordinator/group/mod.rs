@@ -81,4 +81,6 @@ mod fixture_test;
 #[cfg(test)]
 mod simulation_classic_test;
 #[cfg(test)]
+mod simulation_client_test;
+#[cfg(test)]
 mod simulation_test;
