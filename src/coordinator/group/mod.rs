@@ -84,3 +84,5 @@ mod simulation_classic_test;
 mod simulation_client_test;
 #[cfg(test)]
 mod simulation_test;
+#[cfg(test)]
+mod timers_test;
