@@ -5,6 +5,7 @@
 //! its generation is its epoch. Downgraded, it has what the target assignment gave its members, and rebalances unless that
 //! target is up to date.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -15,7 +16,9 @@ use super::classic_group::{CONSUMER_PROTOCOL_TYPE, ClassicGroup, ClassicGroupMem
 use super::classic_protocol::{join_error, sync_error};
 use super::config::GroupConfig;
 use super::consumer_group::ConsumerGroup;
-use super::consumer_member::{ClassicMemberMetadata, ConsumerMember, MemberState, with_epoch};
+use super::consumer_member::{
+    ClassicMemberMetadata, ConsumerMember, MemberState, PartitionEpochs, with_epoch,
+};
 use super::consumer_protocol::member_timers;
 use super::consumer_records as records;
 use super::embedded_protocol as embedded;
@@ -24,6 +27,7 @@ use super::records::GroupRecord;
 use super::shard::{Group, GroupEffect, GroupOutcome, GroupShard, GroupTimer};
 use crate::coordinator::runtime::shard::{Effect, OperationContext};
 use crate::metadata::MetadataImage;
+use crate::protocol::records::consumer_protocol::ConsumerProtocolSubscription;
 use crate::protocol::{ApiError, ErrorCode, StrBytes};
 
 fn cannot_upgrade(group: &ClassicGroup, why: &str) -> ApiError {
@@ -101,9 +105,13 @@ pub(super) fn to_consumer_group(
 ) -> Result<ConsumerGroup, ApiError> {
     let epoch = classic.generation_id();
     let mut group = ConsumerGroup::converted(classic.group_id().clone(), epoch);
+    let mut claimed = Vec::new();
     for classic_member in classic.members() {
         let assigned = assigned_partitions(classic, classic_member, image)?;
-        let member = upgraded_member(classic, classic_member, &assigned)?;
+        let subscription = subscription_of(classic, classic_member)?;
+        let member = upgraded_member(classic, classic_member, &subscription, &assigned);
+        let owned = embedded::owned_partitions(&subscription, image);
+        claimed.push((member.member_id.clone(), owned));
         if let Some((topic_id, partition)) = first_held(&group, &assigned) {
             // A client's assignor gave it to two members. Both would keep it; Kafka fails there.
             let (group, member) = (classic.group_id(), &member.member_id);
@@ -113,8 +121,70 @@ pub(super) fn to_consumer_group(
         group.put_target(member.member_id.clone(), Some(Arc::new(assigned)));
         group.put_member(member.member_id.clone(), Some(Arc::new(member)));
     }
+    keep_what_is_not_given_up(&mut group, &claimed);
     group.set_metadata_hash(hashes.group_hash(group.subscribed_topics(), image));
     Ok(group)
+}
+
+/// A cooperative member that has not heard of its assignment yet still has what it said that it has when it joined, and nobody
+/// is to have that before it has joined again without it. Kafka hands it out at once: then two members have it for a while.
+fn keep_what_is_not_given_up(group: &mut ConsumerGroup, claimed: &[(StrBytes, TopicPartitions)]) {
+    let has_claimed = |member_id: &StrBytes, topic_id: Uuid, partition: i32| {
+        let mut claims = claimed.iter().filter(|(claimant, _)| claimant == member_id);
+        claims.any(|(_, topics)| has(topics.get(&topic_id), partition))
+    };
+    for (member_id, topics) in claimed {
+        let partitions = topics
+            .iter()
+            .flat_map(|(topic_id, partitions)| partitions.iter().map(|partition| (*topic_id, *partition)));
+        for (topic_id, partition) in partitions {
+            let holds = |member: &&Arc<ConsumerMember>| {
+                let held = [&member.assigned, &member.pending_revocation];
+                held.into_iter().any(|held| {
+                    held.get(&topic_id)
+                        .is_some_and(|held| held.contains_key(&partition))
+                })
+            };
+            let holder = group.members().values().find(holds).cloned();
+            if let Some(holder) = holder {
+                if has_claimed(&holder.member_id, topic_id, partition) || holder.member_id == *member_id {
+                    continue;
+                }
+                // A downgrade has promised it to that member, which cannot have it yet.
+                let mut waiting = (*holder).clone();
+                remove(&mut waiting.assigned, topic_id, partition);
+                if waiting.state == MemberState::Stable {
+                    waiting.state = MemberState::UnreleasedPartitions;
+                }
+                group.put_member(holder.member_id.clone(), Some(Arc::new(waiting)));
+            }
+            let Some(member) = group.member(member_id).cloned() else {
+                continue;
+            };
+            let mut keeping = (*member).clone();
+            keeping.state = MemberState::UnrevokedPartitions;
+            let pending = Arc::make_mut(&mut keeping.pending_revocation);
+            pending
+                .entry(topic_id)
+                .or_default()
+                .insert(partition, member.member_epoch);
+            group.put_member(member_id.clone(), Some(Arc::new(keeping)));
+        }
+    }
+}
+
+fn has(partitions: Option<&BTreeSet<i32>>, partition: i32) -> bool {
+    partitions.is_some_and(|partitions| partitions.contains(&partition))
+}
+
+fn remove(assigned: &mut Arc<PartitionEpochs>, topic_id: Uuid, partition: i32) {
+    let assigned = Arc::make_mut(assigned);
+    if let Some(partitions) = assigned.get_mut(&topic_id) {
+        partitions.remove(&partition);
+        if partitions.is_empty() {
+            assigned.remove(&topic_id);
+        }
+    }
 }
 
 fn first_held(group: &ConsumerGroup, assigned: &TopicPartitions) -> Option<(Uuid, i32)> {
@@ -150,16 +220,23 @@ fn assigned_partitions(
     Ok(embedded::assigned_partitions(&assignment, image))
 }
 
-fn upgraded_member(
+fn subscription_of(
     classic: &ClassicGroup,
     classic_member: &ClassicGroupMember,
-    assigned: &TopicPartitions,
-) -> Result<ConsumerMember, ApiError> {
-    let epoch = classic.generation_id();
+) -> Result<ConsumerProtocolSubscription, ApiError> {
     // A group that has not come to its first generation has no protocol; Kafka fails there.
     let protocol = classic.protocol_name().ok_or(ErrorCode::UnknownServerError)?;
     let metadata = classic_member.metadata(protocol).unwrap_or_default();
-    let subscription = embedded::subscription(&metadata).map_err(|_| cannot_upgrade(classic, MALFORMED))?;
+    embedded::subscription(&metadata).map_err(|_| cannot_upgrade(classic, MALFORMED))
+}
+
+fn upgraded_member(
+    classic: &ClassicGroup,
+    classic_member: &ClassicGroupMember,
+    subscription: &ConsumerProtocolSubscription,
+    assigned: &TopicPartitions,
+) -> ConsumerMember {
+    let epoch = classic.generation_id();
     let rack_id = subscription.rack_id.as_ref().filter(|rack| !rack.is_empty());
     let mut member = ConsumerMember::new(classic_member.member_id.clone());
     member.member_epoch = epoch;
@@ -170,13 +247,13 @@ fn upgraded_member(
     member.rebalance_timeout_ms = classic_member.rebalance_timeout_ms;
     member.client_id = classic_member.client_id.clone();
     member.client_host = classic_member.client_host.clone();
-    member.subscribed_topic_names = Arc::new(embedded::topics(&subscription));
+    member.subscribed_topic_names = Arc::new(embedded::topics(subscription));
     member.assigned = Arc::new(with_epoch(assigned, epoch));
     member.classic = Some(Arc::new(ClassicMemberMetadata {
         session_timeout_ms: classic_member.session_timeout_ms,
         protocols: classic_member.protocols.clone(),
     }));
-    Ok(member)
+    member
 }
 
 /// Whether the group is to be classic again once `leaving` are gone.

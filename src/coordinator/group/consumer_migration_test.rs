@@ -159,6 +159,39 @@ fn group_in_use_is_upgraded_and_its_members_stay() {
     fixture.assert_replays();
 }
 
+/// The assignment that gives up a partition is made, and its member has not heard of it when the group is upgraded.
+#[test]
+fn partition_that_a_member_has_not_given_up_yet_is_nobody_elses_after_an_upgrade() {
+    let mut fixture = Fixture::new();
+    let first = classic_group(&mut fixture, 2);
+    let token = fixture.join(classic(&first.member_id, &[("one", &[0, 1])]));
+    let joined = fixture.joined(token).unwrap();
+    let target = [(topic_id(1), [0].into())].into();
+    let mut syncing = sync_request(&joined);
+    syncing.assignments = vec![
+        SyncGroupRequestAssignment::default()
+            .with_member_id(joined.member_id.clone())
+            .with_assignment(embedded::serialize_assignment(&target, 1, &fixture.shard.image).unwrap()),
+    ];
+    fixture.sync_with(syncing);
+    // 1 is to be with "b", 0 with the first: "b" waits.
+    let generation = joined.generation_id;
+    let (epoch, given) = fixture.beats(&joining("b", &["one"]));
+    assert_eq!((epoch, given), (generation + 1, Some(vec![])));
+    fixture.assert_replays();
+    assert_eq!(
+        fixture.heartbeat(&first.member_id, generation),
+        ErrorCode::RebalanceInProgress
+    );
+    let again = rejoin_with(&mut fixture, &first.member_id, &[("one", &[0, 1])]);
+    assert_eq!(again.generation_id, generation);
+    assert_eq!(fixture.beats(&request("b", epoch)).1, None);
+    let again = rejoin_with(&mut fixture, &first.member_id, &[("one", &[0])]);
+    assert_eq!(again.generation_id, epoch);
+    assert_eq!(fixture.beats(&request("b", epoch)).1, Some(vec![(1, vec![1])]));
+    fixture.assert_replays();
+}
+
 #[test]
 fn members_that_wait_for_a_rebalance_are_told_to_join_again() {
     let mut fixture = Fixture::new();

@@ -425,7 +425,6 @@ fn group_of_both_protocols_survives_what_goes_wrong() {
 }
 
 #[test]
-#[ignore = "an upgrade hands out, as Apache Kafka's, what a cooperative member has not given up yet"]
 fn group_of_both_protocols_with_cooperative_members_survives_what_goes_wrong() {
     run(Mix::Cooperative);
 }
