@@ -383,7 +383,10 @@ def load_of_a_million(round, system):
         round.lower("load of a million commits", "ms", float(told[1]))
 
 
-@bench("transactions", rounds=3, seconds=75, systems=("apache", "kavka"))
+TRANSACTION_RATE = 500
+
+
+@bench("transactions", rounds=3, seconds=85, systems=("apache", "kavka"))
 def transactions(round, system):
     """Small transactions (one record, then the commit) of one producer and of 50; large ones that are committed every 100 ms."""
     topic = system.topic(6)
@@ -397,9 +400,11 @@ def transactions(round, system):
         count = done["transactions"]
         round.higher(f"small transactions, {label}", "/s", count / done["seconds"])
         round.lower(f"small transactions, {label}: CPU", "s/million", done["broker_cpu_seconds"] / count * 1e6)
-        for name, key in (("commit", "commit_us"), ("transaction", "transaction_us")):
-            for quantile in ("p50", "p99"):
-                round.lower(f"{label}: {name} {quantile}", "us", done[key][quantile])
+        transaction_latency(round, label, done)
+    if round.wants("transactions rate"):
+        # In a closed loop who does more waits longer for its turn: latencies compare at a rate that both hold.
+        done = system.load("transactions", producers=50, rate=TRANSACTION_RATE, seconds=round.seconds(5), **options)
+        transaction_latency(round, f"50 producers, {TRANSACTION_RATE}/s", done)
     if not round.wants("transactions 100 ms"):
         return
     options |= {"producers": 4, "interval_ms": 100, "record_size": 1024, "batch_records": 16}
@@ -409,6 +414,12 @@ def transactions(round, system):
     round.higher("1 KiB, 4 producers, a commit every 100 ms: throughput", "MB/s", size / MB / done["seconds"])
     round.lower("1 KiB, 4 producers, a commit every 100 ms: CPU", "s/GB", done["broker_cpu_seconds"] / (size / GB))
     round.lower("1 KiB, 4 producers, a commit every 100 ms: commit p99", "us", done["commit_us"]["p99"])
+
+
+def transaction_latency(round, label, done):
+    for name, key in (("commit", "commit_us"), ("transaction", "transaction_us")):
+        for quantile in ("p50", "p99"):
+            round.lower(f"{label}: {name} {quantile}", "us", done[key][quantile])
 
 
 @bench("cold", rounds=3, seconds=40)

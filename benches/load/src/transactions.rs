@@ -1,5 +1,6 @@
-//! Transactions in a closed loop: a producer writes to a partition of its own and commits, over and over.
+//! Transactions: a producer writes to a partition of its own and commits, over and over, in a closed loop or at a fixed rate.
 //!
+//! At a fixed rate a transaction begins when it is due, and its latency runs from there (no coordinated omission).
 //! With `transaction.version` 2: Produce 12, which adds its partition to the transaction itself, and EndTxn 5, which raises
 //! the producer's epoch at every end. A Produce that comes before the markers of the transaction before it are written is answered
 //! CONCURRENT_TRANSACTIONS, and sent again a millisecond later.
@@ -77,7 +78,7 @@ struct Totals {
     transactions: u64,
     bytes: u64,
     refused: u64,
-    /// From EndTxn to its answer.
+    /// From EndTxn to its answer, tries that were refused included.
     commit: Latencies,
     /// From the first Produce to the answer of EndTxn.
     whole: Latencies,
@@ -93,11 +94,15 @@ struct Plan {
     in_flight: usize,
     /// A transaction is that long; 0: one request.
     interval_ns: u64,
+    /// Between two transactions of a producer; 0: a closed loop.
+    period_ns: u64,
     seconds: f64,
 }
 
 #[derive(PartialEq, Eq)]
 enum Phase {
+    /// The next transaction is not due yet.
+    Waiting,
     /// The first request is under way, alone: it adds the partition.
     Beginning,
     Producing,
@@ -116,6 +121,9 @@ struct Producer {
     phase: Phase,
     began: u64,
     ending: u64,
+    due: u64,
+    /// Its part of the others' first period, in which it begins.
+    turn: f64,
     deadline: u64,
 }
 
@@ -129,9 +137,9 @@ impl Producer {
         self.in_flight += 1;
     }
 
-    fn begin(&mut self, now: u64, wish: &mut Wish) {
+    fn begin(&mut self, began: u64, wish: &mut Wish) {
         self.phase = Phase::Beginning;
-        self.began = now;
+        self.began = began;
         self.sequence = 0;
         self.produce(wish);
     }
@@ -195,37 +203,49 @@ impl Producer {
         totals.commit.record(now - self.ending);
         totals.whole.record(now - self.began);
         drop(totals);
-        match now < self.deadline {
-            true => self.begin(now, wish),
-            false => wish.done(),
-        }
+        self.go_on(now, wish);
         Ok(())
+    }
+
+    fn go_on(&mut self, now: u64, wish: &mut Wish) {
+        self.due = match self.plan.period_ns {
+            0 => now,
+            period_ns => self.due + period_ns,
+        };
+        if self.due >= self.deadline {
+            wish.done();
+        } else if self.due <= now {
+            self.begin(self.due, wish);
+        } else {
+            self.phase = Phase::Waiting;
+            wish.wake_at(self.due);
+        }
     }
 }
 
 impl Client for Producer {
     fn start(&mut self, now: u64, wish: &mut Wish) -> Result<()> {
         self.deadline = now + (self.plan.seconds * 1e9) as u64;
-        self.begin(now, wish);
+        // Producers of a fixed rate take turns.
+        self.due = now + (self.plan.period_ns as f64 * self.turn) as u64;
+        self.phase = Phase::Waiting;
+        wish.wake_at(self.due);
         Ok(())
     }
 
     fn answered(&mut self, answer: &[u8], now: u64, wish: &mut Wish) -> Result<()> {
         match self.phase {
             Phase::Ending => self.ended(answer, now, wish),
-            Phase::Beginning | Phase::Producing => self.produced(answer, now, wish),
+            Phase::Waiting | Phase::Beginning | Phase::Producing => self.produced(answer, now, wish),
         }
     }
 
-    fn woken(&mut self, now: u64, wish: &mut Wish) -> Result<()> {
+    fn woken(&mut self, _now: u64, wish: &mut Wish) -> Result<()> {
         match self.phase {
             Phase::Ending => self.end(wish),
-            // The transaction has begun when it was wanted.
-            Phase::Beginning | Phase::Producing => {
-                let began = self.began;
-                self.begin(now, wish);
-                self.began = began;
-            }
+            Phase::Waiting => self.begin(self.due, wish),
+            // It began when it was wanted.
+            Phase::Beginning | Phase::Producing => self.begin(self.began, wish),
         }
         Ok(())
     }
@@ -272,6 +292,11 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     let record_size: usize = arguments.get("record-size", 100)?;
     let batch_records: usize = arguments.get("batch-records", 1)?;
     let interval_ms: u64 = arguments.get("interval-ms", 0)?;
+    let rate: f64 = arguments.get("rate", 0.0)?;
+    let period_ns = match rate > 0.0 {
+        true => (producers as f64 / rate * 1e9) as u64,
+        false => 0,
+    };
     let plan = Rc::new(Plan {
         topic: arguments.require("topic")?,
         partitions: arguments.get("partitions", 1)?,
@@ -280,6 +305,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
         record_size,
         in_flight: arguments.get("in-flight", 5)?,
         interval_ns: interval_ms * 1_000_000,
+        period_ns,
         seconds: arguments.get("seconds", 5.0)?,
     });
     arguments.finish()?;
@@ -309,6 +335,8 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
             phase: Phase::Beginning,
             began: 0,
             ending: 0,
+            due: 0,
+            turn: number as f64 / producers as f64,
             deadline: u64::MAX,
         };
         clients.push((stream, producer));
