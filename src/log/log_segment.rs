@@ -676,6 +676,8 @@ impl LogSegment {
 
     /// Begins a recovery: the indexes are built again from nothing by `recover_batch`.
     pub fn start_recovery(&self) -> io::Result<()> {
+        // What a run that was killed had set aside goes back when this is done.
+        self.reserved_until.store(u64::MAX, Ordering::Relaxed);
         let changed = self.offset_index.file().reset()? | self.time_index.file().reset()?;
         if changed || self.txn_index.is_present() {
             self.mark_indexes_dirty();

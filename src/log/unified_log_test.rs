@@ -742,3 +742,32 @@ fn room_that_was_set_aside_for_a_segment_is_given_back_when_it_is_closed() {
     manager.shutdown(1).unwrap();
     assert!(room_behind(&active) < 65_536, "{}", room_behind(&active));
 }
+
+#[test]
+fn room_that_a_killed_run_had_set_aside_is_given_back_by_the_recovery() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let open = || {
+        let disk = Arc::new(crate::io::disk::SystemDisk::new());
+        let manager = open_manager(disk, TestClock::at(NOW), &[dir.path().to_path_buf()]);
+        manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+        manager
+    };
+    let manager = open();
+    let log = manager
+        .get_or_create(&TopicPartition::new("t", 0), None, config_with(&[]))
+        .unwrap();
+    for _ in 0..40 {
+        log.append_as_leader(&batch(1, 100_000, NOW), 0, AppendOrigin::Client, NOW)
+            .unwrap();
+    }
+    let path = log.dir().join(format!("{:020}.log", 0));
+    drop((log, manager));
+    let _manager = open();
+    // What was not written to the device yet has no blocks, so it must be.
+    std::fs::File::open(&path).unwrap().sync_all().unwrap();
+    let metadata = std::fs::metadata(&path).unwrap();
+    assert!(metadata.len() > 4_000_000);
+    let room_behind = (metadata.blocks() * 512).saturating_sub(metadata.len());
+    assert!(room_behind < 65_536, "{room_behind}");
+}
