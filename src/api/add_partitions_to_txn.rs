@@ -5,7 +5,7 @@
 //!
 //! Either all partitions of a transaction are added or none: where one does not exist, the others are OPERATION_NOT_ATTEMPTED.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use indexmap::{IndexMap, IndexSet};
 
@@ -90,12 +90,13 @@ async fn add(
     if requested.verify_only {
         return Ok(
             match coordinator.verify_partitions(transaction, partitions).await {
-                Ok(verified) => results(&requested.topics, |topic, index| {
-                    let found = verified
-                        .iter()
-                        .find(|(partition, _)| *partition.topic == *topic && partition.partition == index);
-                    found.map_or(ErrorCode::UnknownServerError, |(_, error)| *error)
-                }),
+                Ok(verified) => {
+                    let verified: HashMap<TopicPartition, ErrorCode> = verified.into_iter().collect();
+                    results(&requested.topics, |topic, index| {
+                        let found = verified.get(&TopicPartition::new(topic, index));
+                        found.copied().unwrap_or(ErrorCode::UnknownServerError)
+                    })
+                }
                 Err(error) => results(&requested.topics, |_, _| error),
             },
         );

@@ -11,7 +11,7 @@ pub async fn handle(
     context: &RequestContext,
     request: BrokerHeartbeatRequest,
 ) -> Result<Reply<BrokerHeartbeatResponse>, ApiError> {
-    let asker = context.for_controller(context.broker.config.controller_quorum_request_timeout_ms);
+    let asker = context.for_controller(context.broker.config.broker_heartbeat_interval_ms / 2);
     let response = context
         .broker
         .controller

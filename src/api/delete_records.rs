@@ -50,7 +50,7 @@ pub async fn handle(
     let (known, unknown): (Vec<_>, Vec<_>) =
         wanted.into_iter().partition(|(partition, _)| is_known(partition));
 
-    let mut response = DeleteRecordsResponse::default();
+    let mut answers = Answers::default();
     if !known.is_empty() {
         let replicas = context.broker.replica_manager.clone();
         // Leader epochs are written anew where records go: no work for a thread that serves connections.
@@ -59,44 +59,45 @@ pub async fn handle(
             deleted.map_err(|error| ApiError::new(ErrorCode::UnknownServerError, error.to_string()))?;
         for (partition, result) in deleted.completed(timeout_ms).await {
             let error = result.error.as_ref().map_or(ErrorCode::None, replica_error);
-            add(&mut response, &partition, result.low_watermark, error);
+            answers.add(&partition, result.low_watermark, error);
         }
     }
     for (partition, _) in unknown {
         let error = ErrorCode::UnknownTopicOrPartition;
-        add(&mut response, &partition, INVALID_LOW_WATERMARK, error);
+        answers.add(&partition, INVALID_LOW_WATERMARK, error);
     }
-    Ok(Reply::Value(response))
+    Ok(Reply::Value(answers.into_response()))
 }
 
-fn add(
-    response: &mut DeleteRecordsResponse,
-    partition: &TopicPartition,
-    low_watermark: i64,
-    error: ErrorCode,
-) {
-    let mut result = DeleteRecordsPartitionResult::default();
-    result.partition_index = partition.partition;
-    result.low_watermark = low_watermark;
-    result.error_code = error.code();
-    let known = response
-        .topics
-        .iter_mut()
-        .find(|topic| **topic.name == *partition.topic);
-    match known {
-        Some(topic) => topic.partitions.push(result),
-        None => {
+/// Results by topic, in the order in which their topics came.
+#[derive(Default)]
+struct Answers(IndexMap<Arc<str>, Vec<DeleteRecordsPartitionResult>>);
+
+impl Answers {
+    fn add(&mut self, partition: &TopicPartition, low_watermark: i64, error: ErrorCode) {
+        let mut result = DeleteRecordsPartitionResult::default();
+        result.partition_index = partition.partition;
+        result.low_watermark = low_watermark;
+        result.error_code = error.code();
+        self.0.entry(partition.topic.clone()).or_default().push(result);
+    }
+
+    fn into_response(self) -> DeleteRecordsResponse {
+        let topics = self.0.into_iter().map(|(name, partitions)| {
             let mut topic = DeleteRecordsTopicResult::default();
-            topic.name = TopicName(partition.topic.to_string().into());
-            topic.partitions = vec![result];
-            response.topics.push(topic);
-        }
+            topic.name = TopicName(name.to_string().into());
+            topic.partitions = partitions;
+            topic
+        });
+        let mut response = DeleteRecordsResponse::default();
+        response.topics = topics.collect();
+        response
     }
 }
 
 impl ErrorResponse<DeleteRecordsRequest> for DeleteRecordsResponse {
     fn error_response(_: &RequestContext, request: &DeleteRecordsRequest, error: &ApiError) -> Self {
-        let mut response = Self::default();
+        let mut answers = Answers::default();
         for topic in &request.topics {
             let name: Arc<str> = Arc::from(&**topic.name);
             for partition in &topic.partitions {
@@ -104,9 +105,13 @@ impl ErrorResponse<DeleteRecordsRequest> for DeleteRecordsResponse {
                     topic: name.clone(),
                     partition: partition.partition_index,
                 };
-                add(&mut response, &partition, INVALID_LOW_WATERMARK, error.code);
+                answers.add(&partition, INVALID_LOW_WATERMARK, error.code);
             }
         }
-        response
+        answers.into_response()
     }
 }
+
+#[cfg(test)]
+#[path = "delete_records_test.rs"]
+mod delete_records_test;

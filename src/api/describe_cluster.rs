@@ -20,10 +20,7 @@ pub async fn handle(
         ListenerScope::Broker => BROKERS,
         ListenerScope::Controller => CONTROLLERS,
     };
-    // Version 0 cannot say which it means.
-    if context.api_version >= 1 {
-        check_endpoint_type(own_type, request.endpoint_type)?;
-    }
+    check_endpoint_type(own_type, request.endpoint_type, context.api_version)?;
     let mut response = DescribeClusterResponse::default();
     response.endpoint_type = own_type;
     response.cluster_id = StrBytes::from_string(context.broker.cluster_id.clone());
@@ -41,15 +38,28 @@ pub async fn handle(
             response.brokers = brokers(view, context.api_version >= 2 && request.include_fenced_brokers);
         }
         ListenerScope::Controller => {
-            let leader = context.broker.raft.leader_and_epoch();
-            response.controller_id = BrokerId(leader.leader_id.unwrap_or(-1));
+            let metadata_version = image.features.metadata_version_or_minimum();
+            if !metadata_version.is_controller_registration_supported() {
+                return Err(ApiError::new(
+                    ErrorCode::UnsupportedVersion,
+                    "Direct-to-controller communication is not supported with the current MetadataVersion.",
+                ));
+            }
             response.brokers = controllers(view);
+            let leader = context.broker.raft.leader_and_epoch().leader_id.map(BrokerId);
+            let is_listed = |id: &BrokerId| response.brokers.iter().any(|node| node.broker_id == *id);
+            response.controller_id = leader.filter(is_listed).unwrap_or(BrokerId(-1));
         }
     }
     Ok(Reply::Value(response))
 }
 
-fn check_endpoint_type(own: i8, wanted: i8) -> Result<(), ApiError> {
+/// Version 0 cannot say which it means, and means brokers; its clients know neither of the two codes.
+fn check_endpoint_type(own: i8, wanted: i8, api_version: i16) -> Result<(), ApiError> {
+    let code = |code| match api_version {
+        0 => ErrorCode::InvalidRequest,
+        _ => code,
+    };
     let name = |endpoint_type| match endpoint_type {
         BROKERS => "BROKER",
         _ => "CONTROLLER",
@@ -57,7 +67,7 @@ fn check_endpoint_type(own: i8, wanted: i8) -> Result<(), ApiError> {
     match wanted {
         BROKERS | CONTROLLERS if wanted == own => Ok(()),
         BROKERS | CONTROLLERS => Err(ApiError::new(
-            ErrorCode::MismatchedEndpointType,
+            code(ErrorCode::MismatchedEndpointType),
             format!(
                 "The request was sent to an endpoint of type {}, but we wanted an endpoint of type {}",
                 name(own),
@@ -65,7 +75,7 @@ fn check_endpoint_type(own: i8, wanted: i8) -> Result<(), ApiError> {
             ),
         )),
         _ => Err(ApiError::new(
-            ErrorCode::UnsupportedEndpointType,
+            code(ErrorCode::UnsupportedEndpointType),
             format!("Unsupported endpoint type {wanted}"),
         )),
     }
@@ -115,3 +125,7 @@ impl ErrorResponse<DescribeClusterRequest> for DescribeClusterResponse {
         response
     }
 }
+
+#[cfg(test)]
+#[path = "describe_cluster_test.rs"]
+mod describe_cluster_test;

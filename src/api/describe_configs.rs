@@ -4,8 +4,9 @@
 //!
 //! Documentation is answered null: kavka carries no texts. Loggers: kavka's modules by name, and `root`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
+use super::repeats::Repeats;
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::config::describe::{self, ConfigSource, ConfigSynonym, DescribedConfig};
 use crate::config::{ConfigError, KafkaConfig, client_metrics_config};
@@ -18,6 +19,9 @@ use crate::protocol::messages::describe_configs_response::{
 use crate::protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use crate::protocol::{ErrorCode, StrBytes};
 use crate::telemetry;
+
+/// Milliseconds of work.
+const RESOURCES_AT_ONCE: usize = 32;
 
 pub async fn handle(
     context: &RequestContext,
@@ -32,14 +36,36 @@ pub async fn handle(
     }
     let image = context.broker.metadata.image();
     let config = context.broker.current_config.load();
+    check_types(&request.resources)?;
     let mut response = DescribeConfigsResponse::default();
-    for resource in request.resources {
+    let mut repeats = Repeats::new();
+    let mut seen: HashSet<(i8, StrBytes)> = HashSet::new();
+    for (number, resource) in request.resources.into_iter().enumerate() {
+        if number % RESOURCES_AT_ONCE == RESOURCES_AT_ONCE - 1 {
+            // There may be many: others have their turn.
+            tokio::task::yield_now().await;
+        }
+        let is_first = seen.insert((resource.resource_type, resource.resource_name.clone()));
         let described = describe(&image, &config, &resource);
-        response
-            .results
-            .push(result(resource, described, request.include_synonyms));
+        let described = result(resource, described, request.include_synonyms);
+        if !is_first {
+            repeats.add(described.configs.len().max(1))?;
+        }
+        response.results.push(described);
     }
     Ok(Reply::Value(response))
+}
+
+/// As in Kafka one type that nobody knows fails the whole request.
+fn check_types(resources: &[DescribeConfigsResource]) -> Result<(), ApiError> {
+    let is_unknown = |resource: &DescribeConfigsResource| {
+        ConfigResourceType::from_id(resource.resource_type) == ConfigResourceType::Unknown
+    };
+    if resources.iter().any(is_unknown) {
+        let code = ErrorCode::InvalidRequest;
+        return Err(ApiError::new(code, code.message()));
+    }
+    Ok(())
 }
 
 fn describe(
@@ -162,10 +188,8 @@ fn result(
     match described {
         Ok(configs) => {
             let keys = resource.configuration_keys.filter(|keys| !keys.is_empty());
-            let is_wanted = |name: &str| {
-                keys.as_ref()
-                    .is_none_or(|keys| keys.iter().any(|key| key.as_str() == name))
-            };
+            let keys: Option<HashSet<StrBytes>> = keys.map(|keys| keys.into_iter().collect());
+            let is_wanted = |name: &str| keys.as_ref().is_none_or(|keys| keys.contains(name.as_bytes()));
             result.configs = configs
                 .into_iter()
                 .filter(|config| is_wanted(&config.name))

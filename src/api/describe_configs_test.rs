@@ -121,3 +121,28 @@ fn group_shows_the_nodes_keys_as_synonyms() {
         ]
     );
 }
+
+/// As Apache Kafka 4.4 answers it.
+#[test]
+fn one_unknown_type_fails_the_whole_request() {
+    let resource = |resource_type: i8| {
+        let mut resource = DescribeConfigsResource::default();
+        resource.resource_type = resource_type;
+        resource.resource_name = text("1");
+        resource
+    };
+    let code = ErrorCode::InvalidRequest;
+    for unknown in [0, 99] {
+        let refused = check_types(&[resource(2), resource(unknown), resource(4)]);
+        assert_eq!(refused, Err(ApiError::new(code, code.message())));
+    }
+    assert_eq!(check_types(&[resource(2), resource(4)]), Ok(()));
+}
+
+#[test]
+fn repeats_beyond_the_bound_are_refused() {
+    let mut repeats = Repeats::new();
+    let each = described(4, "1", None).configs.len();
+    let taken = (0..1_000).take_while(|_| repeats.add(each).is_ok()).count();
+    assert!((100..1_000).contains(&taken), "{taken}");
+}

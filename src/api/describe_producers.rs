@@ -1,6 +1,9 @@
 //! DescribeProducers (key 61), version 0: which producers a partition knows, and since where their transactions are open (KIP-664).
 
+use std::collections::HashSet;
+
 use super::error_map::replica_error;
+use super::repeats::Repeats;
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::controller::topic_name;
 use crate::log::{ProducerStateSummary, TopicPartition};
@@ -17,6 +20,8 @@ pub async fn handle(
 ) -> Result<Reply<DescribeProducersResponse>, ApiError> {
     let image = context.broker.metadata.image();
     let mut response = DescribeProducersResponse::default();
+    let mut repeats = Repeats::new();
+    let mut seen: HashSet<(&str, i32)> = HashSet::new();
     for topic in &request.topics {
         let refusal = match topic_name::validate(&topic.name) {
             Err(message) => Some(ApiError::new(ErrorCode::InvalidTopicException, message)),
@@ -25,13 +30,20 @@ pub async fn handle(
             }
             Ok(()) => None,
         };
-        let partitions = topic.partition_indexes.iter().map(|partition| match &refusal {
-            Some(error) => refused(*partition, error),
-            None => describe(context, &topic.name, *partition),
-        });
+        let mut partitions = Vec::with_capacity(topic.partition_indexes.len());
+        for partition in &topic.partition_indexes {
+            let described = match &refusal {
+                Some(error) => refused(*partition, error),
+                None => describe(context, &topic.name, *partition),
+            };
+            if !seen.insert((&topic.name, *partition)) {
+                repeats.add(described.active_producers.len())?;
+            }
+            partitions.push(described);
+        }
         let described = TopicResponse::default()
             .with_name(topic.name.clone())
-            .with_partitions(partitions.collect());
+            .with_partitions(partitions);
         response.topics.push(described);
     }
     Ok(Reply::Value(response))

@@ -1,5 +1,8 @@
 //! DescribeTransactions (key 65), version 0: what this node's transaction coordinator knows of transactional ids (KIP-664).
 
+use std::collections::HashSet;
+
+use super::repeats::Repeats;
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::coordinator::transaction::TransactionMetadata;
 use crate::protocol::messages::describe_transactions_response::{TopicData, TransactionState};
@@ -13,12 +16,19 @@ pub async fn handle(
     request: DescribeTransactionsRequest,
 ) -> Result<Reply<DescribeTransactionsResponse>, ApiError> {
     let mut response = DescribeTransactionsResponse::default();
+    let mut repeats = Repeats::new();
+    let mut seen: HashSet<StrBytes> = HashSet::new();
     for transactional_id in request.transactional_ids {
         let coordinator = &context.broker.transaction_coordinator;
+        let is_first = seen.insert(transactional_id.0.clone());
         let described = match coordinator.describe(transactional_id.0.clone()).await {
             Ok(metadata) => describe(&metadata),
             Err(error) => refused(transactional_id, error),
         };
+        if !is_first {
+            let topics = described.topics.iter();
+            repeats.add(topics.map(|topic| 1 + topic.partitions.len()).sum())?;
+        }
         response.transaction_states.push(described);
     }
     Ok(Reply::Value(response))

@@ -94,7 +94,12 @@ fn find<'a>(
             SHARE_GROUP_STATE_TOPIC
         }
     };
-    leader_of_key(view, topic_name, key).unwrap_or_else(|| {
+    let partition = || match coordinator_type {
+        CoordinatorType::Group => context.broker.group_coordinator.partition_for(key),
+        CoordinatorType::Transaction => context.broker.transaction_coordinator.partition_for(key),
+        CoordinatorType::Share => partition_for(key, partition_count(view, topic_name)),
+    };
+    leader_of(view, topic_name, partition).unwrap_or_else(|| {
         let internal = ControllerContext::internal();
         context
             .broker
@@ -116,17 +121,23 @@ fn is_share_partition_key(key: &str) -> bool {
     !group.trim().is_empty() && is_id(topic_id) && partition.parse::<i32>().is_ok()
 }
 
-/// Who leads `key`'s partition of `topic_name`; `None` if there is no such topic yet.
-fn leader_of_key<'a>(
+fn partition_count(view: ClusterView<'_>, topic_name: &str) -> i32 {
+    let topic = view.image.topics.by_name(topic_name);
+    topic.map_or(0, |topic| {
+        i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX)
+    })
+}
+
+/// Who leads a partition of `topic_name`; `None` if there is no such topic yet.
+fn leader_of<'a>(
     view: ClusterView<'a>,
     topic_name: &str,
-    key: &str,
+    partition: impl FnOnce() -> i32,
 ) -> Option<Result<BrokerNode<'a>, ErrorCode>> {
     let topic = view.image.topics.by_name(topic_name)?;
-    let partition_count = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
     let leader = topic
         .partitions
-        .get(&partition_for(key, partition_count))
+        .get(&partition())
         .and_then(|partition| view.alive_node(partition.leader));
     Some(leader.ok_or(ErrorCode::CoordinatorNotAvailable))
 }

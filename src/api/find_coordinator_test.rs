@@ -28,7 +28,10 @@ fn coordinator_is_the_alive_leader_of_the_keys_partition() {
             image: &image,
             listener: LISTENER,
         };
-        let leader = leader_of_key(view, GROUP_METADATA_TOPIC, "g").unwrap();
+        let leader = leader_of(view, GROUP_METADATA_TOPIC, || {
+            partition_for("g", partition_count(view, GROUP_METADATA_TOPIC))
+        })
+        .unwrap();
         assert_eq!(leader.map(|node| node.broker.id), expected);
     }
     let empty = image(Vec::new());
@@ -36,7 +39,13 @@ fn coordinator_is_the_alive_leader_of_the_keys_partition() {
         image: &empty,
         listener: LISTENER,
     };
-    assert!(leader_of_key(view, GROUP_METADATA_TOPIC, "g").is_none());
+    assert!(
+        leader_of(view, GROUP_METADATA_TOPIC, || partition_for(
+            "g",
+            partition_count(view, GROUP_METADATA_TOPIC)
+        ))
+        .is_none()
+    );
 }
 
 /// Each asked of Apache Kafka 4.4, with share.version 0 and 1: INVALID_REQUEST for those that are none.

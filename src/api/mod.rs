@@ -26,6 +26,7 @@ pub mod context;
 pub mod current_leader;
 pub mod error_map;
 pub mod fetch_response;
+mod repeats;
 pub mod reply;
 pub mod router;
 pub mod table;

@@ -2,6 +2,8 @@
 //!
 //! Partitions that do not exist are answered here; the coordinator sees the others. An error of the whole group stands alone.
 
+use indexmap::IndexMap;
+
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::metadata::MetadataImage;
 use crate::protocol::ErrorCode;
@@ -9,7 +11,7 @@ use crate::protocol::messages::offset_delete_request::OffsetDeleteRequestTopic;
 use crate::protocol::messages::offset_delete_response::{
     OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
 };
-use crate::protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
+use crate::protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse, TopicName};
 
 pub async fn handle(
     context: &RequestContext,
@@ -26,12 +28,17 @@ pub async fn handle(
     let deleted = context.broker.group_coordinator.delete_offsets(request).await;
     let response = match deleted {
         Ok(deleted) => {
-            let mut response = OffsetDeleteResponse::default().with_topics(unknown);
-            deleted
-                .topics
-                .into_iter()
-                .for_each(|topic| merge(&mut response, topic));
-            response
+            // A topic is in the answer once.
+            let mut topics: IndexMap<TopicName, Vec<OffsetDeleteResponsePartition>> = IndexMap::new();
+            for topic in unknown.into_iter().chain(deleted.topics) {
+                topics.entry(topic.name).or_default().extend(topic.partitions);
+            }
+            let topics = topics.into_iter().map(|(name, partitions)| {
+                OffsetDeleteResponseTopic::default()
+                    .with_name(name)
+                    .with_partitions(partitions)
+            });
+            OffsetDeleteResponse::default().with_topics(topics.collect())
         }
         Err(error) => OffsetDeleteResponse::default().with_error_code(error.code()),
     };
@@ -63,14 +70,6 @@ fn take_valid(
     }
     topic.partitions = valid;
     (!topic.partitions.is_empty()).then_some(topic)
-}
-
-/// A topic is in the answer once.
-fn merge(response: &mut OffsetDeleteResponse, topic: OffsetDeleteResponseTopic) {
-    match response.topics.iter_mut().find(|known| known.name == topic.name) {
-        Some(known) => known.partitions.extend(topic.partitions),
-        None => response.topics.push(topic),
-    }
 }
 
 impl ErrorResponse<OffsetDeleteRequest> for OffsetDeleteResponse {

@@ -28,6 +28,7 @@ use super::current_leader::CurrentLeaders;
 use super::error_map::replica_error;
 use super::produce_transaction::{self, Refusals};
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
+use crate::log::TopicPartition;
 use crate::metadata::MetadataImage;
 use crate::protocol::messages::produce_request::ProduceRequest;
 use crate::protocol::messages::produce_response::{
@@ -285,12 +286,16 @@ impl Shape {
         }
         let places = self.topics.iter_mut().flat_map(|(_, _, places)| places);
         let appended = places.filter(|place| matches!(place, Place::Appended(_)));
+        let refusals: HashMap<&TopicPartition, (ErrorCode, &Option<String>)> = refusals
+            .iter()
+            .map(|(partition, error, message)| (partition, (*error, message)))
+            .collect();
         let mut kept = Vec::with_capacity(entries.len());
         for (place, entry) in appended.zip(std::mem::take(entries)) {
             let partition = &entry.0.topic_partition;
-            match refusals.iter().find(|(refused, _, _)| refused == partition) {
-                Some((_, error, message)) => {
-                    *place = Place::Refused(partition.partition, *error, message.clone());
+            match refusals.get(partition) {
+                Some((error, message)) => {
+                    *place = Place::Refused(partition.partition, *error, (*message).clone());
                 }
                 None => kept.push(entry),
             }

@@ -89,11 +89,10 @@ impl RequestHead {
             return Err(RequestError::Header("the client id is longer than the frame"));
         }
         // A copy: the id outlives the frame (group members keep it), which may be megabytes of records.
-        let bytes = Bytes::copy_from_slice(&frame[..length]);
+        // What is not UTF-8 is replaced, as Java does: there are clients that take another encoding for theirs.
+        let text = String::from_utf8_lossy(&frame[..length]).into_owned();
         frame.advance(length);
-        StrBytes::from_utf8(bytes)
-            .map(Some)
-            .map_err(|_| RequestError::Header("the client id is not UTF-8"))
+        Ok(Some(StrBytes::from_string(text)))
     }
 
     fn skip_tagged_fields(frame: &mut Bytes) -> Result<(), RequestError> {

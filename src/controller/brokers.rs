@@ -2,7 +2,7 @@
 //!
 //! Pure. Order and messages of the checks are Kafka's (`ClusterControlManager`, `ReplicationControlManager`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use uuid::Uuid;
 
@@ -118,12 +118,20 @@ impl Shard {
         if directories.iter().collect::<BTreeSet<_>>().len() != directories.len() {
             return invalid("Duplicate directory ID in request".to_owned());
         }
+        let mut owners: HashMap<Uuid, &BrokerRegistration> = HashMap::new();
+        for broker in self
+            .image()
+            .cluster
+            .brokers
+            .values()
+            .filter(|broker| broker.id != broker_id)
+        {
+            for directory in &broker.directories {
+                owners.entry(*directory).or_insert(broker);
+            }
+        }
         for directory in directories {
-            let brokers = &self.image().cluster.brokers;
-            let owner = brokers
-                .values()
-                .find(|broker| broker.id != broker_id && broker.directories.contains(directory));
-            if let Some(owner) = owner {
+            if let Some(owner) = owners.get(directory) {
                 return invalid(format!(
                     "Broker {} is already registered with directory {}",
                     owner.id,
@@ -266,7 +274,8 @@ impl Shard {
         offline: &[Uuid],
         records: &mut Vec<VersionedRecord>,
     ) {
-        let newly_offline: Vec<Uuid> = broker
+        let offline: HashSet<Uuid> = offline.iter().copied().collect();
+        let newly_offline: HashSet<Uuid> = broker
             .directories
             .iter()
             .copied()
@@ -309,6 +318,12 @@ impl Shard {
         if let Some(heartbeats) = &mut self.heartbeats {
             heartbeats.update_contact_time(broker_id, broker_epoch, now_ms);
         }
+    }
+
+    /// It could not be fenced now: its session stays over.
+    pub fn put_back_stale_broker(&mut self, now_ms: i64, (broker_id, broker_epoch): (i32, i64)) {
+        let session_timeout_ms = i64::from(self.static_config().broker_session_timeout_ms);
+        self.note_heartbeat(now_ms - session_timeout_ms - 1, broker_id, broker_epoch);
     }
 
     /// Takes one broker whose session is over; the caller fences it by [`Shard::fence_stale_broker`].

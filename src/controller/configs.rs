@@ -4,7 +4,7 @@
 //! Pure. Each resource is changed or refused by itself; the changes of one request are one batch. A node's configs were
 //! checked by the broker that was asked; the rest is checked here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::shard::{Outcome, Shard, check_batch_size};
 use super::topic_name;
@@ -340,15 +340,23 @@ fn altered_value(
     };
     let current = current.map(String::as_str).or(key.default).unwrap_or_default();
     let mut entries: Vec<&str> = current.split(',').filter(|entry| !entry.is_empty()).collect();
-    for entry in java_split(asked.value.as_deref().unwrap_or_default()) {
-        let position = entries.iter().position(|known| *known == entry);
-        match (is_append, position) {
-            (true, None) => entries.push(entry),
-            (false, Some(position)) => {
-                entries.remove(position);
-            }
-            (true, Some(_)) | (false, None) => {}
+    let asked = java_split(asked.value.as_deref().unwrap_or_default());
+    if is_append {
+        let mut known: HashSet<&str> = entries.iter().copied().collect();
+        entries.extend(asked.into_iter().filter(|entry| known.insert(*entry)));
+    } else {
+        // Each takes one away, the first.
+        let mut doomed: HashMap<&str, usize> = HashMap::new();
+        for entry in asked {
+            *doomed.entry(entry).or_default() += 1;
         }
+        entries.retain(|entry| match doomed.get_mut(entry) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                false
+            }
+            _ => true,
+        });
     }
     Ok(Some(entries.join(",")))
 }

@@ -4,7 +4,7 @@
 //! broker and every other controller claims; what this build claims is `SUPPORTED_FEATURES` and nothing else.
 //! `kraft.version` lives in control records of raft, not here: it can be confirmed, not changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::shard::{Inputs, Outcome, Shard};
 use crate::config::java_order::sort_as_java_hash_map;
@@ -50,18 +50,16 @@ impl Shard {
         api_version: i16,
         request: &UpdateFeaturesRequest,
     ) -> Outcome<UpdateFeaturesResponse> {
-        let mut updates: Vec<(&str, (i16, UpgradeType))> = Vec::new();
+        let mut by_name: HashMap<&str, (i16, UpgradeType)> = HashMap::new();
         for update in &request.feature_updates {
             let asked = (
                 update.max_version_level,
                 UpgradeType::from_code(update.upgrade_type),
             );
             // The last one of a name counts.
-            match updates.iter_mut().find(|(name, _)| *name == &*update.feature) {
-                Some((_, known)) => *known = asked,
-                None => updates.push((&update.feature, asked)),
-            }
+            by_name.insert(&update.feature, asked);
         }
+        let mut updates: Vec<(&str, (i16, UpgradeType))> = by_name.into_iter().collect();
         // The first that is refused is reported.
         sort_as_java_hash_map(&mut updates, |(name, _)| name);
         let proposed: BTreeMap<&str, i16> =

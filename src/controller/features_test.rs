@@ -296,3 +296,30 @@ fn validate_only_writes_nothing_and_old_versions_name_each_feature() {
     }
     assert_eq!(fixture.shard.image().features.level(elr), 1);
 }
+
+#[test]
+fn many_names_take_no_longer_each_and_the_last_of_a_name_counts() {
+    let began = std::time::Instant::now();
+    let updates: Vec<FeatureUpdateKey> = (0..200_000)
+        .map(|number| {
+            FeatureUpdateKey::default()
+                .with_feature(text(&format!("feature-{number}")))
+                .with_max_version_level(1)
+                .with_upgrade_type(UPGRADE)
+        })
+        .collect();
+    let request = UpdateFeaturesRequest::default().with_feature_updates(updates);
+    let (records, response) = Fixture::with_brokers(1)
+        .run(|shard, inputs, _| Ok(shard.update_features(inputs, 2, &request)))
+        .unwrap();
+    assert_eq!((response.error_code, records.len()), (95, 0));
+    assert!(
+        began.elapsed() < std::time::Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(
+        refused(&[("nope", 1, UPGRADE), ("nope", 0, UPGRADE)]),
+        "Invalid update version 0 for feature nope. Feature nope not found."
+    );
+}

@@ -5,8 +5,9 @@
 //! without records waits too if what it saw is not committed yet. When the leadership ends, everything that waits is
 //! answered NOT_CONTROLLER and the state returns to the last committed one.
 
+use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
@@ -83,7 +84,29 @@ pub struct ControllerServiceConfig {
 #[derive(Clone)]
 pub struct ControllerService {
     requests: mpsc::Sender<Operation>,
+    clock: Arc<dyn Clock>,
+    contacts: Arc<Contacts>,
     active_epoch: watch::Receiver<Option<i32>>,
+}
+
+/// When brokers were heard of, for the task to take: a heartbeat that waits behind other requests is one all the same.
+#[derive(Debug, Default)]
+pub(super) struct Contacts(Mutex<HashMap<(i32, i64), i64>>);
+
+impl Contacts {
+    /// Of brokers and their epochs, which nobody has checked yet.
+    const UNTAKEN_MAX: usize = 10_000;
+
+    fn note(&self, broker_id: i32, broker_epoch: i64, now_ms: i64) {
+        let mut contacts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if contacts.len() < Self::UNTAKEN_MAX {
+            contacts.insert((broker_id, broker_epoch), now_ms);
+        }
+    }
+
+    pub fn take(&self) -> HashMap<(i32, i64), i64> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// A request for the task, its type erased: `run` gets the state, or why it will not be decided.
@@ -159,6 +182,7 @@ impl ControllerService {
             cluster_id: config.cluster_id,
             own_broker_incarnation: config.own_broker_incarnation,
         });
+        let contacts = Arc::new(Contacts::default());
         let worker = Worker::new(
             shard,
             WorkerConfig {
@@ -167,11 +191,14 @@ impl ControllerService {
                 on_fatal: config.on_fatal,
             },
             log,
-            clock,
+            clock.clone(),
+            contacts.clone(),
             active_sender,
         );
         let service = Self {
             requests,
+            clock,
+            contacts,
             active_epoch,
         };
         let task = worker.run(event_queue, request_queue);
@@ -283,11 +310,12 @@ impl ControllerService {
         context: &ControllerContext,
         request: BrokerHeartbeatRequest,
     ) -> Result<BrokerHeartbeatResponse, ApiError> {
-        self.submit(context, move |shard, inputs| {
-            shard.note_heartbeat(inputs.now_ms, request.broker_id.0, request.broker_epoch);
-            shard.broker_heartbeat(&request)
-        })
-        .await
+        // It counts however long the task is at other things, and whatever becomes of the request.
+        let now_ms = self.clock.monotonic_ms();
+        self.contacts
+            .note(request.broker_id.0, request.broker_epoch, now_ms);
+        self.submit(context, move |shard, _| shard.broker_heartbeat(&request))
+            .await
     }
 
     pub async fn allocate_producer_ids(

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::{ControllerLog, ControllerService, ControllerServiceConfig};
 use crate::config::KafkaConfig;
 use crate::controller::context::ControllerContext;
+use crate::controller::shard::{Inputs, Outcome, Shard};
 use crate::controller::test_support::*;
 use crate::io::clock::SystemClock;
 use crate::metadata::broker_lifecycle_manager::BrokerLifecycleManager;
@@ -37,6 +38,7 @@ struct State {
     resigned: Vec<i32>,
     appended: Vec<MetadataRecord>,
     refuse: Option<RaftError>,
+    refused: usize,
 }
 
 /// Raft of one, in memory.
@@ -126,6 +128,7 @@ impl ControllerLog for MemoryRaft {
     fn append(&self, epoch: i32, records: Vec<VersionedRecord>) -> Result<i64, RaftError> {
         let mut state = self.state.lock().unwrap();
         if let Some(error) = state.refuse.clone() {
+            state.refused += 1;
             return Err(error);
         }
         if state.leader_epoch != Some(epoch) {
@@ -434,6 +437,77 @@ fn append_above_the_size_of_a_batch_is_refused_and_the_leadership_goes_on() {
         let created = service.create_topics(&context(), create("foo")).await.unwrap();
         assert_eq!(created.topics[0].error_code, 0);
         assert!(raft.state.lock().unwrap().resigned.is_empty());
+    });
+}
+
+fn registration_changes(raft: &MemoryRaft) -> usize {
+    let appended = raft.appended();
+    appended
+        .iter()
+        .filter(|name| **name == "BrokerRegistrationChangeRecord")
+        .count()
+}
+
+#[test]
+fn heartbeat_that_waits_past_its_deadline_behind_long_work_keeps_the_session() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .unwrap();
+    let raft = MemoryRaft::eager();
+    let service = start(&raft, &runtime, &[("broker.session.timeout.ms", "1000")]);
+    runtime.block_on(async {
+        raft.lead(1);
+        let broker_epoch = broker(&service).await;
+        let before = registration_changes(&raft);
+        let session_is_over = std::time::Instant::now() + Duration::from_millis(1100);
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let busy = service.clone();
+        let long_work = tokio::spawn(async move {
+            let work = move |_: &mut Shard, _: &mut Inputs<'_>| {
+                released.recv().ok();
+                Ok(Outcome::of(Vec::new(), ()))
+            };
+            busy.submit(&context(), work).await
+        });
+        until(|| std::time::Instant::now() > session_is_over).await;
+        let waiting = service.clone();
+        let heartbeat = tokio::spawn(async move {
+            let context = ControllerContext {
+                deadline_ms: Some(-1),
+                ..context()
+            };
+            let request = crate::protocol::messages::BrokerHeartbeatRequest {
+                broker_id: BrokerId(1),
+                broker_epoch,
+                ..Default::default()
+            };
+            waiting.broker_heartbeat(&context, request).await
+        });
+        until(|| !service.contacts.0.lock().unwrap().is_empty()).await;
+        drop(release);
+        long_work.await.unwrap().unwrap();
+        let error = heartbeat.await.unwrap().unwrap_err();
+        assert_eq!(error.code, ErrorCode::RequestTimedOut);
+        assert_eq!(registration_changes(&raft), before);
+    });
+}
+
+#[test]
+fn broker_that_cannot_be_fenced_on_a_full_disk_is_fenced_when_there_is_room() {
+    let runtime = runtime();
+    let raft = MemoryRaft::eager();
+    let service = start(&raft, &runtime, &[("broker.session.timeout.ms", "300")]);
+    runtime.block_on(async {
+        raft.lead(1);
+        broker(&service).await;
+        let before = registration_changes(&raft);
+        raft.state.lock().unwrap().refuse = Some(RaftError::BufferFull { pending: 1 });
+        until(|| raft.state.lock().unwrap().refused > 1).await;
+        assert_eq!(registration_changes(&raft), before);
+        raft.state.lock().unwrap().refuse = None;
+        until(|| registration_changes(&raft) == before + 1).await;
     });
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use super::placement::ControllerRandom;
-use super::service::{Complete, ControllerLog, Decided, Operation};
+use super::service::{Complete, Contacts, ControllerLog, Decided, Operation};
 use super::shard::{Inputs, MAX_RECORDS_PER_BATCH, Outcome, Shard};
 use crate::io::clock::Clock;
 use crate::metadata::{MetadataDelta, MetadataImage, MetadataProvenance, MetadataVersion};
@@ -52,6 +52,7 @@ pub(super) struct Worker {
     config: WorkerConfig,
     log: Arc<dyn ControllerLog>,
     clock: Arc<dyn Clock>,
+    contacts: Arc<Contacts>,
     random: fastrand::Rng,
     /// The epoch in which this node is active.
     epoch: Option<i32>,
@@ -69,6 +70,7 @@ impl Worker {
         config: WorkerConfig,
         log: Arc<dyn ControllerLog>,
         clock: Arc<dyn Clock>,
+        contacts: Arc<Contacts>,
         active_epoch: watch::Sender<Option<i32>>,
     ) -> Self {
         Self {
@@ -76,6 +78,7 @@ impl Worker {
             config,
             log,
             clock,
+            contacts,
             random: fastrand::Rng::new(),
             epoch: None,
             active_epoch,
@@ -290,7 +293,15 @@ impl Worker {
         ApiError::new(ErrorCode::NotController, message)
     }
 
+    /// Heartbeats that came while this task was at other things keep their brokers' sessions.
+    fn note_contacts(&mut self) {
+        for ((broker_id, broker_epoch), at_ms) in self.contacts.take() {
+            self.shard.note_heartbeat(at_ms, broker_id, broker_epoch);
+        }
+    }
+
     fn run_operation(&mut self, operation: Operation) {
+        self.note_contacts();
         let now_ms = self.clock.monotonic_ms();
         if operation
             .deadline_ms
@@ -325,8 +336,8 @@ impl Worker {
         self.log.log_end_offset().max(self.shard.latest_offset() + 1)
     }
 
-    /// Replays and appends what was decided; the reply waits for the commit.
-    fn write(&mut self, decided: Decided) {
+    /// Replays and appends what was decided; the reply waits for the commit. `false`: the append was refused.
+    fn write(&mut self, decided: Decided) -> bool {
         let Decided {
             records,
             is_atomic,
@@ -336,11 +347,12 @@ impl Worker {
         if records.is_empty() {
             self.shard.apply_effects(effects, self.next_write_offset() - 1);
             // What it saw may not be committed yet.
-            return match (complete, self.deferred.back().map(|(offset, _)| *offset)) {
+            match (complete, self.deferred.back().map(|(offset, _)| *offset)) {
                 (None, _) => {}
                 (Some(complete), Some(offset)) => self.deferred.push_back((offset, complete)),
                 (Some(complete), None) => complete(Ok(())),
-            };
+            }
+            return true;
         }
         match self.append(records, is_atomic) {
             Ok(last_offset) => {
@@ -348,11 +360,13 @@ impl Worker {
                 // Also for nobody: replies behind this wait for it.
                 let complete = complete.unwrap_or_else(|| Box::new(|_| {}));
                 self.deferred.push_back((last_offset, complete));
+                true
             }
             Err(error) => {
                 if let Some(complete) = complete {
                     complete(Err(error));
                 }
+                false
             }
         }
     }
@@ -429,6 +443,7 @@ impl Worker {
     }
 
     fn run_timers(&mut self) {
+        self.note_contacts();
         let now_ms = self.clock.monotonic_ms();
         if self.timers.no_op_ms.is_some_and(|at_ms| at_ms <= now_ms) {
             let idle_ms = i64::from(self.shard.static_config().metadata_max_idle_interval_ms);
@@ -448,7 +463,12 @@ impl Worker {
                         "controller: a broker's session has ended"
                     );
                     let outcome = self.shard.fence_stale_broker(broker_id, broker_epoch);
-                    self.write(Decided::unattended(outcome));
+                    if !self.write(Decided::unattended(outcome)) {
+                        // A full disk: fenced when there is room, if it is not heard of until then.
+                        self.shard
+                            .put_back_stale_broker(now_ms, (broker_id, broker_epoch));
+                        self.timers.sessions_ms = now_ms + self.session_check_interval_ms();
+                    }
                     // There may be more: at once again, after other events.
                 }
                 None => self.timers.sessions_ms = now_ms + self.session_check_interval_ms(),

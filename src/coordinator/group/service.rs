@@ -14,10 +14,10 @@ use super::classic_protocol::JoinContext;
 use super::config::GroupConfig;
 use super::offsets::DeletedTopic;
 use super::shard::{GroupReply, GroupShard};
-use crate::coordinator::partition_for::partition_for;
 use crate::coordinator::runtime::context::ContextConfig;
 use crate::coordinator::runtime::shard::{Outcome, TopicChanges};
 use crate::coordinator::runtime::{CoordinatorRuntime, PartitionLog, RuntimeConfig, TransactionEnd};
+use crate::coordinator::topic_partitions::CoordinatorPartitions;
 use crate::io::clock::Clock;
 use crate::log::VerificationGuard;
 use crate::metadata::{MetadataCache, MetadataDelta, MetadataImage, MetadataPublisher};
@@ -50,6 +50,7 @@ pub struct GroupCoordinatorService {
     node_id: i32,
     pub(super) config: Arc<GroupConfig>,
     pub(super) metadata: MetadataCache,
+    partitions: CoordinatorPartitions,
     pub(super) runtime: Arc<CoordinatorRuntime<GroupShard>>,
     executor: Handle,
 }
@@ -87,6 +88,11 @@ impl GroupCoordinatorService {
         );
         Arc::new(Self {
             node_id,
+            partitions: CoordinatorPartitions::new(
+                GROUP_METADATA_TOPIC,
+                config.offsets_topic_num_partitions,
+                metadata.clone(),
+            ),
             config,
             metadata,
             runtime: Arc::new(runtime),
@@ -105,12 +111,7 @@ impl GroupCoordinatorService {
 
     /// The partition of `__consumer_offsets` that a group belongs to; its leader is the group's coordinator.
     pub fn partition_for(&self, group_id: &str) -> i32 {
-        let image = self.metadata.load();
-        let partitions = match image.topics.by_name(GROUP_METADATA_TOPIC) {
-            Some(topic) => topic.partitions.len() as i32,
-            None => self.config.offsets_topic_num_partitions,
-        };
-        partition_for(group_id, partitions)
+        self.partitions.partition_for(group_id)
     }
 
     pub async fn join_group(&self, client: JoiningClient, request: JoinGroupRequest) -> JoinGroupResponse {

@@ -16,10 +16,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::partition_of;
 use super::shard::{MarkerSink, TransactionMarkers, TransactionShard};
 use super::transaction_state::{ProducerIdAndEpoch, TransactionVersion};
 use crate::coordinator::runtime::{CoordinatorRuntime, TransactionEnd, TransactionalProducer};
+use crate::coordinator::topic_partitions::CoordinatorPartitions;
 use crate::log::TopicPartition;
 use crate::metadata::MetadataCache;
 use crate::protocol::{ErrorCode, StrBytes};
@@ -52,6 +52,7 @@ struct InFlight {
 pub struct MarkerSender {
     writer: Arc<dyn MarkerWriter>,
     metadata: MetadataCache,
+    partitions: Arc<CoordinatorPartitions>,
     executor: Handle,
     runtime: OnceLock<Weak<CoordinatorRuntime<TransactionShard>>>,
     /// By transactional id; mostly one each.
@@ -60,10 +61,16 @@ pub struct MarkerSender {
 }
 
 impl MarkerSender {
-    pub fn new(writer: Arc<dyn MarkerWriter>, metadata: MetadataCache, executor: Handle) -> Arc<Self> {
+    pub fn new(
+        writer: Arc<dyn MarkerWriter>,
+        metadata: MetadataCache,
+        partitions: Arc<CoordinatorPartitions>,
+        executor: Handle,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|weak| Self {
             writer,
             metadata,
+            partitions,
             executor,
             runtime: OnceLock::new(),
             in_flight: Mutex::new(HashMap::new()),
@@ -115,7 +122,7 @@ impl MarkerSender {
     }
 
     async fn run(self: Arc<Self>, markers: TransactionMarkers) {
-        let partition = partition_of(&self.metadata, &markers.transactional_id);
+        let partition = self.partitions.partition_for(&markers.transactional_id);
         let mut left = markers.partitions.clone();
         loop {
             let Some(coordinator_epoch) = self.coordinator_epoch(partition) else {

@@ -30,19 +30,22 @@ pub use shard::{MarkerSink, TransactionMarkers, TransactionShard, TransactionSha
 pub use transaction_state::{ProducerIdAndEpoch, TransactionMetadata, TransactionState, TransactionVersion};
 pub use verifier::{SupportedOperation, TransactionVerifier, Verified};
 
-use super::partition_for::partition_for;
+use std::sync::Arc;
+
+use super::topic_partitions::CoordinatorPartitions;
 use crate::metadata::MetadataCache;
 
 /// The internal topic.
 pub const TRANSACTION_STATE_TOPIC: &str = "__transaction_state";
 
-/// The partition of `__transaction_state` that a transactional id belongs to.
-fn partition_of(metadata: &MetadataCache, transactional_id: &str) -> i32 {
-    const KAFKA_DEFAULT: usize = 50;
-    let image = metadata.load();
-    let topic = image.topics.by_name(TRANSACTION_STATE_TOPIC);
-    let partitions = topic.map_or(KAFKA_DEFAULT, |topic| topic.partitions.len());
-    partition_for(transactional_id, i32::try_from(partitions).unwrap_or(i32::MAX))
+/// `__transaction_state` and its partitions; before there is one, as many as Kafka makes unless told otherwise.
+fn transaction_state_partitions(metadata: MetadataCache) -> Arc<CoordinatorPartitions> {
+    const KAFKA_DEFAULT: i32 = 50;
+    Arc::new(CoordinatorPartitions::new(
+        TRANSACTION_STATE_TOPIC,
+        KAFKA_DEFAULT,
+        metadata,
+    ))
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ use tokio::task::JoinSet;
 use super::marker_sender::{MarkerSender, MarkerWriter};
 use super::shard::{Answer, TransactionShard, TransactionShardConfig};
 use super::transaction_state::{ProducerIdAndEpoch, TransactionMetadata, TransactionVersion};
-use super::{TRANSACTION_STATE_TOPIC, TransactionConfig, partition_of};
+use super::{TRANSACTION_STATE_TOPIC, TransactionConfig, transaction_state_partitions};
 use crate::coordinator::runtime::context::ContextConfig;
 use crate::coordinator::runtime::{CoordinatorRuntime, PartitionLog, RuntimeConfig};
+use crate::coordinator::topic_partitions::CoordinatorPartitions;
 use crate::io::clock::Clock;
 use crate::log::TopicPartition;
 use crate::metadata::{MetadataCache, MetadataDelta, MetadataImage, MetadataPublisher};
@@ -28,6 +29,7 @@ pub struct TransactionCoordinatorService {
     node_id: i32,
     config: TransactionConfig,
     metadata: MetadataCache,
+    partitions: Arc<CoordinatorPartitions>,
     clock: Arc<dyn Clock>,
     producer_ids: Arc<ProducerIdManager>,
     runtime: Arc<CoordinatorRuntime<TransactionShard>>,
@@ -58,9 +60,11 @@ pub struct TransactionCoordinatorParts {
 impl TransactionCoordinatorService {
     /// Register it as a metadata publisher after the replica manager.
     pub fn new(parts: TransactionCoordinatorParts) -> Arc<Self> {
+        let partitions = transaction_state_partitions(parts.metadata.clone());
         let markers = MarkerSender::new(
             parts.marker_writer,
             parts.metadata.clone(),
+            partitions.clone(),
             parts.executor.clone(),
         );
         let shard_config = Arc::new(TransactionShardConfig {
@@ -90,6 +94,7 @@ impl TransactionCoordinatorService {
             node_id: parts.node_id,
             config: parts.config,
             metadata: parts.metadata,
+            partitions,
             clock: parts.clock,
             producer_ids: parts.producer_ids,
             runtime,
@@ -103,7 +108,7 @@ impl TransactionCoordinatorService {
 
     /// The partition of `__transaction_state` that a transactional id belongs to; its leader is the id's coordinator.
     pub fn partition_for(&self, transactional_id: &str) -> i32 {
-        partition_of(&self.metadata, transactional_id)
+        self.partitions.partition_for(transactional_id)
     }
 
     /// The finalized `transaction.version`.
