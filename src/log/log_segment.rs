@@ -141,6 +141,13 @@ impl LogSegment {
         Ok(segment)
     }
 
+    /// Has an empty segment entries in its indexes? They were cut off before a crash that brought them back.
+    pub fn has_stale_indexes(&self) -> io::Result<bool> {
+        Ok(self.size() == 0
+            && (self.offset_index.file().handle().file_len()? > 0
+                || self.time_index.file().handle().file_len()? > 0))
+    }
+
     fn txn_index(files: &SegmentFiles<'_>, base_offset: i64, present: bool) -> TransactionIndex {
         TransactionIndex::new(
             files.handle(base_offset, FileKind::TransactionIndex),
@@ -679,7 +686,9 @@ impl LogSegment {
         // What a run that was killed had set aside goes back when this is done.
         self.reserved_until.store(u64::MAX, Ordering::Relaxed);
         let changed = self.offset_index.file().reset()? | self.time_index.file().reset()?;
-        if changed || self.txn_index.is_present() {
+        // What is empty here may be so in memory alone: of a second crash in a row. `has_stale_indexes` sees that of an
+        // empty segment, which shall cost no sync.
+        if changed || self.size() > 0 || self.txn_index.is_present() {
             self.mark_indexes_dirty();
         }
         self.txn_index.reset()?;

@@ -373,7 +373,8 @@ impl Loading<'_> {
                 LogSegment::open(&self.files(), *base_offset, &config, has_txn_index).and_then(|segment| {
                     let is_sane = kinds.contains(&FileKind::OffsetIndex)
                         && kinds.contains(&FileKind::TimeIndex)
-                        && segment.txn_index.sanity_check()?;
+                        && segment.txn_index.sanity_check()?
+                        && !segment.has_stale_indexes()?;
                     Ok((segment, is_sane))
                 });
             let (segment, is_sane) = opened.map_err(|error| self.loader.fail(&path, "opening", error))?;

@@ -250,6 +250,40 @@ fn index_that_is_built_anew_below_the_recovery_point_is_whole_or_missing_wheneve
     assert!((10..200).contains(&interrupted), "{interrupted}");
 }
 
+/// The shorter file is in memory alone until it is synced, and the second start finds nothing to cut off.
+#[test]
+fn index_entries_cut_off_before_two_crashes_do_not_come_back_after_a_clean_stop() {
+    for batches_left in 0..3 {
+        for seed in 0..20 {
+            let disk = Arc::new(SimDisk::new());
+            let manager = open(&disk);
+            manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+            let log = manager.get_or_create(&tp(), None, small_index_config()).unwrap();
+            for _ in 0..10 {
+                log.append_as_leader(&batch(2, 200, NOW), 0, AppendOrigin::Client, NOW)
+                    .unwrap();
+            }
+            manager.shutdown(1).unwrap();
+            assert!(index_sizes(&disk, 0).iter().all(|size| *size > 0));
+            let (_, log) = load(&disk).unwrap();
+            log.truncate_to(2 * batches_left).unwrap();
+            disk.crash_process();
+            load(&disk).unwrap();
+            disk.crash_process();
+            let (manager, _) = load(&disk).unwrap();
+            manager.shutdown(1).unwrap();
+            disk.lose_power(seed);
+            let (_, log) = load(&disk).unwrap();
+            assert_eq!(log.log_end_offset(), 2 * batches_left);
+            for _ in batches_left..30 {
+                log.append_as_leader(&batch(2, 200, NOW), 0, AppendOrigin::Client, NOW)
+                    .unwrap();
+            }
+            assert_eq!(offsets_of_all(&log).len(), 60, "{batches_left} left, seed {seed}");
+        }
+    }
+}
+
 fn damage(disk: &SimDisk, base_offset: i64, position: u64, bytes: &[u8]) {
     let path = path_of(base_offset, FileKind::Log);
     let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
