@@ -103,7 +103,13 @@ mod live {
         );
         let counts = &report.counts;
         let least = usize::try_from(seconds)?;
-        if counts.transactions_committed < least || counts.inputs_processed < least || counts.reads < least {
+        // A client in forty dies right after it asked for a commit, so that a minute has some.
+        let misses_unknown = seconds >= 60 && counts.transactions_found_committed == 0;
+        if counts.transactions_committed < least
+            || counts.inputs_processed < least
+            || counts.reads < least
+            || misses_unknown
+        {
             keep(&run.history, settings.seed)?;
             bail!("too little happened for a verdict");
         }

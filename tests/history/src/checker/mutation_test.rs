@@ -432,6 +432,26 @@ fn a_consumer_that_reads_a_record_again_is_not_monotonic() {
     assert_found(&history, &[Kind::NonMonotonicPoll]);
 }
 
+/// As librdkafka does after it looked a tail up twice, which the clients of a run give it no cause for.
+#[test]
+fn a_consumer_that_goes_back_some_records_without_being_moved_is_not_monotonic() {
+    let history = spoilt(|history| {
+        let polls = history
+            .operations
+            .iter_mut()
+            .filter_map(|operation| match &mut operation.body {
+                Body::Poll(poll) if !poll.reads.is_empty() => Some(poll),
+                _ => None,
+            });
+        let mut polls: Vec<&mut Poll> = polls.collect();
+        let consumer = polls[0].consumer;
+        polls.retain(|poll| poll.consumer == consumer);
+        let again = polls[0].reads.clone();
+        polls[1].reads.splice(0..0, again);
+    });
+    assert_found(&history, &[Kind::NonMonotonicPoll]);
+}
+
 #[test]
 fn a_consumer_that_was_moved_may_read_again() {
     let history = spoilt(|history| {

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use fastrand::Rng;
+use rdkafka::{Offset, TopicPartitionList};
 
 use crate::history::{History, Key, Value};
 
@@ -77,6 +78,15 @@ impl Surroundings {
             partition: u16::try_from(partition).ok()?,
         })
     }
+
+    fn offsets(&self, places: &[(Key, i64)]) -> Result<TopicPartitionList> {
+        let mut list = TopicPartitionList::new();
+        for (key, offset) in places {
+            let partition = i32::from(key.partition);
+            list.add_partition_offset(&self.topic(key.topic), partition, Offset::Offset(*offset))?;
+        }
+        Ok(list)
+    }
 }
 
 /// The value, and a tail of some hundred bytes that follows from it.
@@ -128,6 +138,10 @@ pub fn run(settings: &Settings) -> Result<Run> {
         sabotage: settings.sabotage,
     });
     writers::create_topics(&surroundings)?;
+    readers::begin_group(&surroundings, processors::GROUP, &[INPUT])?;
+    for group in ["committed", "uncommitted"] {
+        readers::begin_group(&surroundings, group, &readers::ALL)?;
+    }
     let workers = start_workers(&surroundings, settings.seed);
     let (kills, slowest_start) = match &mut node {
         Some(node) => torment(node, &surroundings, settings)?,
@@ -171,7 +185,18 @@ fn start_workers(surroundings: &Arc<Surroundings>, seed: u64) -> Vec<thread::Joi
         .collect()
 }
 
-/// Kills the node again and again until the time is over; leaves it running. Returns how often, and the slowest start.
+/// Until a client asks for a commit, and then for as long as one takes: of the request, the decision and the markers some
+/// have been, when the node dies.
+fn await_commit(surroundings: &Surroundings, rng: &mut Rng) {
+    let recorder = &surroundings.recorder;
+    let (before, deadline) = (recorder.commits(), Instant::now() + Duration::from_secs(1));
+    while recorder.commits() == before && Instant::now() < deadline {
+        thread::sleep(Duration::from_micros(100));
+    }
+    thread::sleep(Duration::from_micros(rng.u64(0..10_000)));
+}
+
+/// Kills the node again and again until the time is over, every other time while a transaction commits; leaves it running. Returns how often, and the slowest start.
 fn torment(node: &mut Node, surroundings: &Surroundings, settings: &Settings) -> Result<(usize, Duration)> {
     let end = Instant::now() + settings.duration;
     let mut rng = Rng::with_seed(settings.seed);
@@ -190,6 +215,9 @@ fn torment(node: &mut Node, surroundings: &Surroundings, settings: &Settings) ->
             continue;
         }
         next_kill += settings.kill_every;
+        if kills % 2 == 0 {
+            await_commit(surroundings, &mut rng);
+        }
         surroundings.recorder.event("kill");
         node.kill()?;
         kills += 1;

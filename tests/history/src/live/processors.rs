@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use fastrand::Rng;
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::TopicPartitionList;
 
 use super::consumer::Reader;
 use super::producer::{Called, Writer};
-use super::writers::{Ongoing, pause};
+use super::writers::{Ongoing, commit_patience, pause};
 use super::{INPUT, OUTPUT, PARTITIONS, Surroundings};
 use crate::history::{Isolation, Key, Poll, Read, Step};
 
-const GROUP: &str = "processors";
+pub const GROUP: &str = "processors";
 
 pub fn process(surroundings: &Arc<Surroundings>, transactional_id: &str, mut rng: Rng) {
     while !surroundings.recorder.is_stopping() {
@@ -72,7 +72,11 @@ fn member(surroundings: &Arc<Surroundings>, transactional_id: &str, reader: &Rea
         };
         let called = match (told, rng.u8(..100)) {
             (Called::Ok, 0..85) => ongoing.commit(surroundings, &current),
-            (Called::Ok, 85..96) | (Called::MustAbort, _) => ongoing.abort(surroundings, &current),
+            (Called::Ok, 85..94) | (Called::MustAbort, _) => ongoing.abort(surroundings, &current),
+            (Called::Ok, 94..97) => {
+                ongoing.commit_and_die(surroundings, current, commit_patience(rng));
+                continue;
+            }
             (Called::Ok, _) | (Called::Broken, _) => {
                 ongoing.abandon(surroundings, current);
                 match rng.bool() {
@@ -102,10 +106,5 @@ fn offsets_behind(surroundings: &Surroundings, reads: &[Read]) -> Result<TopicPa
     for read in reads {
         behind.insert(read.key, read.offset + 1);
     }
-    let mut list = TopicPartitionList::new();
-    for (key, offset) in behind {
-        let topic = surroundings.topic(key.topic);
-        list.add_partition_offset(&topic, i32::from(key.partition), Offset::Offset(offset))?;
-    }
-    Ok(list)
+    surroundings.offsets(&Vec::from_iter(behind))
 }

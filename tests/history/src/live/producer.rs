@@ -168,6 +168,11 @@ impl Writer {
         again_while_retriable(|| self.producer.commit_transaction(CALL_PATIENCE))
     }
 
+    /// One request, and no waiting for what the node makes of it. Whether it told that it is committed.
+    pub fn commit_within(&self, patience: Duration) -> bool {
+        self.producer.commit_transaction(patience).is_ok()
+    }
+
     pub fn abort(&self) -> Called {
         again_while_retriable(|| self.producer.abort_transaction(CALL_PATIENCE))
     }

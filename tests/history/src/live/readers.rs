@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use fastrand::Rng;
-use rdkafka::Offset;
 
 use super::consumer::Reader;
 use super::writers::pause;
 use super::{INPUT, MIXED, OUTPUT, Surroundings, keys_of};
 use crate::history::{Body, FinalRead, Isolation, Key, Outcome};
 
-const ALL: [u16; 3] = [INPUT, MIXED, OUTPUT];
+pub const ALL: [u16; 3] = [INPUT, MIXED, OUTPUT];
 /// After the last client is gone: transactions must time out, offsets load, the last markers be written.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -34,20 +33,38 @@ fn poll_and_record(surroundings: &Surroundings, reader: &Reader, patience: Durat
     }
 }
 
+/// Before its first member: see `consumer` on why it must not look its beginning up.
+pub fn begin_group(surroundings: &Arc<Surroundings>, group: &str, topics: &[u16]) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    let reader = Reader::new(surroundings, Isolation::ReadCommitted, group, false)?;
+    loop {
+        match reader.commit_beginnings(&keys_of(topics)) {
+            Ok(()) => return Ok(()),
+            Err(error) if Instant::now() > deadline => return Err(error),
+            Err(_) => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
 /// Reads all partitions; begins anew now and then, at the beginning or near the end.
 pub fn assigned(surroundings: &Arc<Surroundings>, name: &str, mut rng: Rng) {
     let keys = keys_of(&ALL);
-    let mut from = Offset::Beginning;
+    let beginnings: Vec<(Key, i64)> = keys.iter().map(|key| (*key, 0)).collect();
+    let mut distance = None;
     while !surroundings.recorder.is_stopping() {
         let reader = Reader::new(surroundings, isolation_of(name), "assigned", false);
-        let Some(reader) = reader.ok().filter(|reader| reader.assign(&keys, from).is_ok()) else {
+        let assign = |reader: &Reader| match distance {
+            None => reader.assign(&beginnings),
+            Some(distance) => reader.assign_near_ends(&keys, distance),
+        };
+        let Some(reader) = reader.ok().filter(|reader| assign(reader).is_ok()) else {
             pause(&mut rng, 200);
             continue;
         };
         while !surroundings.recorder.is_stopping() && rng.u16(..600) > 0 {
             poll_and_record(surroundings, &reader, Duration::from_millis(50));
         }
-        from = Offset::OffsetTail(rng.i64(0..500));
+        distance = Some(rng.i64(0..500));
     }
 }
 
@@ -116,7 +133,7 @@ fn read_partition(
     end: i64,
 ) -> Result<()> {
     let invoked = surroundings.recorder.now();
-    reader.assign(&[key], Offset::Beginning)?;
+    reader.assign(&[(key, 0)])?;
     let mut reads = Vec::new();
     let mut position = 0;
     let mut patient_until = Instant::now() + PATIENCE;

@@ -12,6 +12,7 @@ pub struct Recorder {
     next_client: AtomicU32,
     next_value: AtomicU64,
     stopping: AtomicBool,
+    commits: AtomicU64,
     operations: Mutex<Vec<Operation>>,
 }
 
@@ -23,6 +24,7 @@ impl Recorder {
             next_client: AtomicU32::new(1),
             next_value: AtomicU64::new(1),
             stopping: AtomicBool::new(false),
+            commits: AtomicU64::new(0),
             operations: Mutex::default(),
         }
     }
@@ -42,6 +44,18 @@ impl Recorder {
 
     pub fn value(&self) -> Value {
         self.next_value.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// A client is about to ask for a commit.
+    pub fn commit_begins(&self) -> Time {
+        let now = self.now();
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        now
+    }
+
+    /// How many began.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::SeqCst)
     }
 
     /// No new work from here on.

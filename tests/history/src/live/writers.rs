@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use fastrand::Rng;
-use rdkafka::Offset;
 
 use super::consumer::Reader;
 use super::producer::{Called, Deliveries, TRANSACTION_TIMEOUT, Writer};
@@ -27,6 +26,11 @@ pub fn create_topics(surroundings: &Arc<Surroundings>) -> Result<()> {
         true => Ok(()),
         false => bail!("the topics could not be made"),
     }
+}
+
+/// Less than most commits take.
+pub fn commit_patience(rng: &mut Rng) -> Duration {
+    Duration::from_millis(rng.u64(1..8))
 }
 
 pub fn pause(rng: &mut Rng, longest_ms: u64) {
@@ -91,7 +95,7 @@ impl Ongoing {
         if !self.is_acknowledged() {
             return self.abort(surroundings, writer);
         }
-        self.transaction.commit_invoked = Some(surroundings.recorder.now());
+        self.transaction.commit_invoked = Some(surroundings.recorder.commit_begins());
         let called = writer.commit();
         let outcome = match called {
             Called::Ok => Outcome::Ok,
@@ -103,6 +107,22 @@ impl Ongoing {
             Called::Ok => Called::Ok,
             Called::MustAbort | Called::Broken => Called::Broken,
         }
+    }
+
+    /// Asks for a commit and dies soon after: the node may or may not have it, and nobody asks a second time.
+    pub fn commit_and_die(mut self, surroundings: &Surroundings, writer: Writer, patience: Duration) {
+        writer.flush();
+        self.settle(&writer.deliveries);
+        if !self.is_acknowledged() {
+            return self.abandon(surroundings, writer);
+        }
+        self.transaction.commit_invoked = Some(surroundings.recorder.commit_begins());
+        let outcome = match writer.commit_within(patience) {
+            true => Outcome::Ok,
+            false => Outcome::Unknown,
+        };
+        drop(writer);
+        self.record(surroundings, outcome);
     }
 
     /// Nobody asked for a commit, so it is not committed, whatever the node says.
@@ -150,8 +170,7 @@ pub fn transactional(surroundings: &Arc<Surroundings>, transactional_id: &str, m
             if follows.is_none() || rng.u8(..20) == 0 {
                 let (first, distance) = (rng.usize(..keys.len()), rng.usize(1..keys.len()));
                 let followed = [keys[first], keys[(first + distance) % keys.len()]];
-                let from = Offset::OffsetTail(rng.i64(0..50));
-                follows = reader.assign(&followed, from).ok();
+                follows = reader.assign_near_ends(&followed, rng.i64(0..50)).ok();
             }
             writer = one_transaction(surroundings, current, &reader, transactional_id, &keys, &mut rng);
             pause(&mut rng, 60);
@@ -189,9 +208,13 @@ fn one_transaction(
         pause(rng, 2);
     }
     let called = match rng.u16(..1000) {
-        0..780 => ongoing.commit(surroundings, &writer),
-        780..950 => ongoing.abort(surroundings, &writer),
-        950..998 => {
+        0..760 => ongoing.commit(surroundings, &writer),
+        760..930 => ongoing.abort(surroundings, &writer),
+        930..955 => {
+            ongoing.commit_and_die(surroundings, writer, commit_patience(rng));
+            return None;
+        }
+        955..998 => {
             // What is on its way when the client dies may or may not arrive.
             if rng.bool() {
                 pause(rng, 20);
