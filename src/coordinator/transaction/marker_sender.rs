@@ -6,11 +6,15 @@
 //! partition's leader is behind [`MarkerWriter`].
 //!
 //! A marker carries the epoch with which the coordinator leads, so that one of an earlier coordinator is refused by the partition.
+//!
+//! A panic in the way to a partition counts as a refusal; whatever ends a task, its transaction is not left as one that has a task.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -47,6 +51,22 @@ type Decided = (i64, i16, i64);
 struct InFlight {
     decided: Decided,
     waiting: Vec<oneshot::Sender<()>>,
+}
+
+/// The task of a transaction, as long as it runs. Dropped, it makes room for another and tells those who wait.
+struct Task<'a> {
+    sender: &'a MarkerSender,
+    markers: &'a TransactionMarkers,
+    is_given_up: bool,
+}
+
+impl Drop for Task<'_> {
+    fn drop(&mut self) {
+        // Given up, another task of this transaction may have begun.
+        if !self.is_given_up {
+            remove(&mut self.sender.in_flight(), self.markers);
+        }
+    }
 }
 
 pub struct MarkerSender {
@@ -102,52 +122,51 @@ impl MarkerSender {
         Some(receiver)
     }
 
-    /// Dropping their senders tells those who wait.
-    fn forget(&self, markers: &TransactionMarkers) {
-        remove(&mut self.in_flight(), markers);
-    }
-
     fn coordinator_epoch(&self, partition: i32) -> Option<i32> {
         self.runtime()?.leader_epoch(partition)
     }
 
-    /// Ends the task of a transaction unless this node coordinates it again: then a task for it was asked for and not begun.
-    fn give_up(&self, markers: &TransactionMarkers, partition: i32) -> bool {
+    /// Ends the task of a transaction that can do no more with `epoch`, unless this node coordinates it in another one by now: then a
+    /// task for it was asked for and not begun.
+    fn give_up(&self, task: &mut Task<'_>, partition: i32, epoch: Option<i32>) -> bool {
         let mut in_flight = self.in_flight();
-        let is_over = self.coordinator_epoch(partition).is_none();
-        if is_over {
-            remove(&mut in_flight, markers);
+        let current = self.coordinator_epoch(partition);
+        task.is_given_up = current.is_none() || current == epoch;
+        if task.is_given_up {
+            remove(&mut in_flight, task.markers);
         }
-        is_over
+        task.is_given_up
     }
 
     async fn run(self: Arc<Self>, markers: TransactionMarkers) {
         let partition = self.partitions.partition_for(&markers.transactional_id);
         let mut left = markers.partitions.clone();
+        let mut task = Task {
+            sender: &self,
+            markers: &markers,
+            is_given_up: false,
+        };
         loop {
             let Some(coordinator_epoch) = self.coordinator_epoch(partition) else {
-                match self.give_up(&markers, partition) {
+                match self.give_up(&mut task, partition, None) {
                     true => return,
                     false => continue,
                 }
             };
             match self.write_markers(&markers, coordinator_epoch, &mut left).await {
                 Progress::Written => {}
-                Progress::Fenced => {
-                    // A newer coordinator or a newer epoch of the producer has taken over.
-                    self.forget(&markers);
-                    return;
-                }
+                // A newer coordinator, which may be this node again, or a newer epoch of the producer has taken over.
+                Progress::Fenced => match self.give_up(&mut task, partition, Some(coordinator_epoch)) {
+                    true => return,
+                    false => continue,
+                },
                 Progress::Left => {
                     tokio::time::sleep(RETRY_BACKOFF).await;
                     continue;
                 }
             }
             match self.complete(partition, &markers).await {
-                Ok(()) => {
-                    self.forget(&markers);
-                    return;
-                }
+                Ok(()) => return,
                 Err(error) => {
                     tracing::debug!(transactional_id = %markers.transactional_id, %error, "the end could not be written yet");
                     tokio::time::sleep(RETRY_BACKOFF).await;
@@ -180,7 +199,11 @@ impl MarkerSender {
             committed: markers.commit,
             transaction_version: markers.transaction_version.level(),
         };
-        let results = self.writer.write(end, left.iter().cloned().collect()).await;
+        let partitions = left.iter().cloned().collect();
+        let Some(results) = without_panic(async { self.writer.write(end, partitions).await }).await else {
+            tracing::error!(transactional_id = %markers.transactional_id, "a panic while markers were written: they wait");
+            return Progress::Left;
+        };
         for (partition, error) in results {
             match error {
                 ErrorCode::None | ErrorCode::UnsupportedForMessageFormat => {
@@ -226,6 +249,19 @@ impl MarkerSender {
             result => result.map_err(|error| error.code),
         }
     }
+}
+
+/// `None`: it panicked.
+async fn without_panic<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        match polled {
+            Ok(polled) => polled.map(Some),
+            Err(_) => Poll::Ready(None),
+        }
+    })
+    .await
 }
 
 enum Progress {

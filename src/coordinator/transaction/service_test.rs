@@ -57,6 +57,8 @@ struct Partitions {
     /// Answers of the next tries; afterwards all is taken.
     refusals: Mutex<Vec<ErrorCode>>,
     refuses_all: Mutex<bool>,
+    /// The next tries that panic, before anything is written.
+    panics: AtomicI64,
     /// The next try is answered when this is done.
     held: Mutex<Option<oneshot::Receiver<()>>>,
 }
@@ -67,6 +69,9 @@ impl MarkerWriter for Partitions {
         end: TransactionEnd,
         partitions: Vec<TopicPartition>,
     ) -> Pin<Box<dyn Future<Output = MarkerResults> + Send>> {
+        if self.panics.fetch_sub(1, Ordering::SeqCst) > 0 {
+            return Box::pin(async { panic!("as the test wants it") });
+        }
         let refusal = match *self.refuses_all.lock().unwrap() {
             true => Some(ErrorCode::NotLeaderOrFollower),
             false => self.refusals.lock().unwrap().pop(),
@@ -327,6 +332,45 @@ async fn marker_that_is_refused_is_sent_again() {
     );
     fixture.until(TransactionState::CompleteCommit).await;
     assert_eq!(fixture.markers().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn marker_whose_way_panics_is_sent_again() {
+    let fixture = Fixture::new(2).await;
+    fixture.init().await.unwrap();
+    fixture.add(producer(0)).await.unwrap();
+    fixture.partitions.panics.store(2, Ordering::SeqCst);
+    fixture.commit(producer(0)).await.unwrap();
+    let completed = fixture.until(TransactionState::CompleteCommit);
+    let completed = tokio::time::timeout(Duration::from_secs(10), completed).await;
+    assert!(completed.is_ok(), "the transaction stays prepared");
+    assert_eq!(fixture.markers().len(), 1);
+    assert!(fixture.service.ended(&id()).is_none());
+    assert_eq!(fixture.add(producer(1)).await, Ok(()));
+}
+
+/// The answer to a marker of an earlier coordinator comes when this node is the coordinator again.
+#[tokio::test(start_paused = true)]
+async fn marker_that_is_fenced_late_is_sent_with_the_epoch_of_now() {
+    let fixture = Fixture::new(0).await;
+    fixture.init().await.unwrap();
+    fixture.add(producer(0)).await.unwrap();
+    let (release, held) = oneshot::channel();
+    *fixture.partitions.held.lock().unwrap() = Some(held);
+    *fixture.partitions.refusals.lock().unwrap() = vec![ErrorCode::TransactionCoordinatorFenced];
+    fixture.commit(producer(0)).await.unwrap();
+    while fixture.markers().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    fixture.service.runtime.resign(0, Some(EPOCH + 1));
+    assert_eq!(fixture.commit(producer(0)).await, Err(ErrorCode::NotCoordinator));
+    fixture.service.runtime.elect(0, EPOCH + 2);
+    fixture.until_loaded().await;
+    release.send(()).unwrap();
+    let completed = fixture.until(TransactionState::CompleteCommit);
+    let completed = tokio::time::timeout(Duration::from_secs(10), completed).await;
+    assert!(completed.is_ok(), "the transaction stays prepared");
+    assert_eq!(fixture.markers(), [(0, EPOCH, true), (0, EPOCH + 2, true)]);
 }
 
 #[tokio::test(start_paused = true)]
