@@ -5,7 +5,7 @@
 //! its generation is its epoch. Downgraded, it has what the target assignment gave its members, and rebalances unless that
 //! target is up to date.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -105,13 +105,15 @@ pub(super) fn to_consumer_group(
 ) -> Result<ConsumerGroup, ApiError> {
     let epoch = classic.generation_id();
     let mut group = ConsumerGroup::converted(classic.group_id().clone(), epoch);
-    let mut claimed = Vec::new();
+    let mut claimed = BTreeMap::new();
     for classic_member in classic.members() {
         let assigned = assigned_partitions(classic, classic_member, image)?;
         let subscription = subscription_of(classic, classic_member)?;
         let member = upgraded_member(classic, classic_member, &subscription, &assigned);
-        let owned = embedded::owned_partitions(&subscription, image);
-        claimed.push((member.member_id.clone(), owned));
+        if !is_eager(classic) {
+            let owned = embedded::owned_partitions(&subscription, image);
+            claimed.insert(member.member_id.clone(), owned);
+        }
         if let Some((topic_id, partition)) = first_held(&group, &assigned) {
             // A client's assignor gave it to two members. Both would keep it; Kafka fails there.
             let (group, member) = (classic.group_id(), &member.member_id);
@@ -126,50 +128,77 @@ pub(super) fn to_consumer_group(
     Ok(group)
 }
 
+/// Members of these revoke all that they have before they join. What one says that it has nevertheless was given to it in a
+/// generation that is over, and that it never had: librdkafka tells of it when the next rebalance comes before the application took it.
+const EAGER_PROTOCOLS: [&str; 3] = ["range", "roundrobin", "sticky"];
+
+fn is_eager(group: &ClassicGroup) -> bool {
+    group
+        .protocol_name()
+        .is_some_and(|protocol| EAGER_PROTOCOLS.contains(&&**protocol))
+}
+
+/// Partitions by the member that they are to be put to or taken from.
+type ByMember = BTreeMap<StrBytes, Vec<(Uuid, i32)>>;
+
 /// A cooperative member that has not heard of its assignment yet still has what it said that it has when it joined, and nobody
 /// is to have that before it has joined again without it. Kafka hands it out at once: then two members have it for a while.
-fn keep_what_is_not_given_up(group: &mut ConsumerGroup, claimed: &[(StrBytes, TopicPartitions)]) {
-    let has_claimed = |member_id: &StrBytes, topic_id: Uuid, partition: i32| {
-        let mut claims = claimed.iter().filter(|(claimant, _)| claimant == member_id);
-        claims.any(|(_, topics)| has(topics.get(&topic_id), partition))
-    };
+fn keep_what_is_not_given_up(group: &mut ConsumerGroup, claimed: &BTreeMap<StrBytes, TopicPartitions>) {
+    let (mut taken, mut kept) = (ByMember::new(), ByMember::new());
+    let mut holders = HashMap::new();
+    for (member_id, member) in group.members() {
+        let assigned = member.assigned.iter();
+        let assigned =
+            assigned.flat_map(|(topic_id, held)| held.keys().map(|partition| (*topic_id, *partition)));
+        holders.extend(assigned.map(|partition| (partition, member_id.clone())));
+    }
     for (member_id, topics) in claimed {
         let partitions = topics
             .iter()
             .flat_map(|(topic_id, partitions)| partitions.iter().map(|partition| (*topic_id, *partition)));
         for (topic_id, partition) in partitions {
-            let holds = |member: &&Arc<ConsumerMember>| {
-                let held = [&member.assigned, &member.pending_revocation];
-                held.into_iter().any(|held| {
-                    held.get(&topic_id)
-                        .is_some_and(|held| held.contains_key(&partition))
-                })
+            let is_claimed_by = |holder: &StrBytes| {
+                let claims = claimed.get(holder);
+                has(claims.and_then(|topics| topics.get(&topic_id)), partition)
             };
-            let holder = group.members().values().find(holds).cloned();
-            if let Some(holder) = holder {
-                if has_claimed(&holder.member_id, topic_id, partition) || holder.member_id == *member_id {
+            let key = (topic_id, partition);
+            if let Some(holder) = holders.get(&key) {
+                if holder == member_id || is_claimed_by(holder) {
                     continue;
                 }
                 // A downgrade has promised it to that member, which cannot have it yet.
-                let mut waiting = (*holder).clone();
-                remove(&mut waiting.assigned, topic_id, partition);
-                if waiting.state == MemberState::Stable {
-                    waiting.state = MemberState::UnreleasedPartitions;
-                }
-                group.put_member(holder.member_id.clone(), Some(Arc::new(waiting)));
+                taken.entry(holder.clone()).or_default().push(key);
             }
-            let Some(member) = group.member(member_id).cloned() else {
-                continue;
-            };
-            let mut keeping = (*member).clone();
-            keeping.state = MemberState::UnrevokedPartitions;
-            let pending = Arc::make_mut(&mut keeping.pending_revocation);
-            pending
-                .entry(topic_id)
-                .or_default()
-                .insert(partition, member.member_epoch);
-            group.put_member(member_id.clone(), Some(Arc::new(keeping)));
+            kept.entry(member_id.clone()).or_default().push(key);
+            holders.insert(key, member_id.clone());
         }
+    }
+    // Taken first: the group counts who has a partition.
+    for (member_id, partitions) in taken {
+        change(group, member_id, |waiting| {
+            for (topic_id, partition) in partitions {
+                remove(&mut waiting.assigned, topic_id, partition);
+            }
+            waiting.state = MemberState::UnreleasedPartitions;
+        });
+    }
+    for (member_id, partitions) in kept {
+        change(group, member_id, |keeping| {
+            let epoch = keeping.member_epoch;
+            let pending = Arc::make_mut(&mut keeping.pending_revocation);
+            for (topic_id, partition) in partitions {
+                pending.entry(topic_id).or_default().insert(partition, epoch);
+            }
+            keeping.state = MemberState::UnrevokedPartitions;
+        });
+    }
+}
+
+fn change(group: &mut ConsumerGroup, member_id: StrBytes, change: impl FnOnce(&mut ConsumerMember)) {
+    if let Some(member) = group.member(&member_id) {
+        let mut changed = (**member).clone();
+        change(&mut changed);
+        group.put_member(member_id, Some(Arc::new(changed)));
     }
 }
 

@@ -35,8 +35,12 @@ pub fn subscription(topics: &[&str], owned: &[(&str, &[i32])]) -> Bytes {
 
 /// A consumer of the classic protocol that subscribes to topic 1.
 fn classic(member_id: &str, owned: &[(&str, &[i32])]) -> JoinGroupRequest {
+    classic_of("range", member_id, owned)
+}
+
+fn classic_of(protocol: &str, member_id: &str, owned: &[(&str, &[i32])]) -> JoinGroupRequest {
     let protocol = JoinGroupRequestProtocol::default()
-        .with_name(text("range"))
+        .with_name(text(protocol))
         .with_metadata(subscription(&["one"], owned));
     join("group")
         .with_member_id(text(member_id))
@@ -68,8 +72,12 @@ fn synced(fixture: &mut Fixture, member: &JoinGroupResponse) -> (ErrorCode, Vec<
 
 /// A stable classic group of one consumer that has all of topic 1.
 fn classic_group(fixture: &mut Fixture, partitions: i32) -> JoinGroupResponse {
+    classic_group_of("range", fixture, partitions)
+}
+
+fn classic_group_of(protocol: &str, fixture: &mut Fixture, partitions: i32) -> JoinGroupResponse {
     fixture.topic("one", 1, partitions);
-    let token = fixture.join(classic("", &[]));
+    let token = fixture.join(classic_of(protocol, "", &[]));
     fixture.sleep(3000);
     let joined = fixture.joined(token).unwrap();
     let all: Vec<i32> = (0..partitions).collect();
@@ -159,14 +167,12 @@ fn group_in_use_is_upgraded_and_its_members_stay() {
     fixture.assert_replays();
 }
 
-/// The assignment that gives up a partition is made, and its member has not heard of it when the group is upgraded.
-#[test]
-fn partition_that_a_member_has_not_given_up_yet_is_nobody_elses_after_an_upgrade() {
-    let mut fixture = Fixture::new();
-    let first = classic_group(&mut fixture, 2);
-    let token = fixture.join(classic(&first.member_id, &[("one", &[0, 1])]));
+/// A group of one member that says that it has partitions 0 and 1 of topic 1, and that is given `target`, but has not heard of it.
+fn unheard_assignment(fixture: &mut Fixture, protocol: &str, target: &[i32]) -> JoinGroupResponse {
+    let first = classic_group_of(protocol, fixture, 2);
+    let token = fixture.join(classic_of(protocol, &first.member_id, &[("one", &[0, 1])]));
     let joined = fixture.joined(token).unwrap();
-    let target = [(topic_id(1), [0].into())].into();
+    let target = [(topic_id(1), target.iter().copied().collect())].into();
     let mut syncing = sync_request(&joined);
     syncing.assignments = vec![
         SyncGroupRequestAssignment::default()
@@ -174,8 +180,17 @@ fn partition_that_a_member_has_not_given_up_yet_is_nobody_elses_after_an_upgrade
             .with_assignment(embedded::serialize_assignment(&target, 1, &fixture.shard.image).unwrap()),
     ];
     fixture.sync_with(syncing);
+    joined
+}
+
+/// The assignment that gives up a partition is made, and its member has not heard of it when the group is upgraded.
+#[test]
+fn partition_that_a_member_has_not_given_up_yet_is_nobody_elses_after_an_upgrade() {
+    const PROTOCOL: &str = "cooperative-sticky";
+    let mut fixture = Fixture::new();
+    let first = unheard_assignment(&mut fixture, PROTOCOL, &[0]);
     // 1 is to be with "b", 0 with the first: "b" waits.
-    let generation = joined.generation_id;
+    let generation = first.generation_id;
     let (epoch, given) = fixture.beats(&joining("b", &["one"]));
     assert_eq!((epoch, given), (generation + 1, Some(vec![])));
     fixture.assert_replays();
@@ -183,13 +198,32 @@ fn partition_that_a_member_has_not_given_up_yet_is_nobody_elses_after_an_upgrade
         fixture.heartbeat(&first.member_id, generation),
         ErrorCode::RebalanceInProgress
     );
-    let again = rejoin_with(&mut fixture, &first.member_id, &[("one", &[0, 1])]);
-    assert_eq!(again.generation_id, generation);
+    let rejoin = |fixture: &mut Fixture, owned: &[i32]| {
+        let token = fixture.join(classic_of(PROTOCOL, &first.member_id, &[("one", owned)]));
+        fixture
+            .joined(token)
+            .expect("the JoinGroup is parked")
+            .generation_id
+    };
+    assert_eq!(rejoin(&mut fixture, &[0, 1]), generation);
     assert_eq!(fixture.beats(&request("b", epoch)).1, None);
-    let again = rejoin_with(&mut fixture, &first.member_id, &[("one", &[0])]);
-    assert_eq!(again.generation_id, epoch);
+    assert_eq!(rejoin(&mut fixture, &[0]), epoch);
     assert_eq!(fixture.beats(&request("b", epoch)).1, Some(vec![(1, vec![1])]));
     fixture.assert_replays();
+}
+
+/// Such a member has given up all before it joined, whatever it says: another may have it by now.
+#[test]
+fn claim_of_a_member_of_an_eager_group_is_not_believed() {
+    for protocol in ["range", "roundrobin", "sticky"] {
+        let mut fixture = Fixture::new();
+        let first = unheard_assignment(&mut fixture, protocol, &[0]);
+        let (_, given) = fixture.beats(&joining("b", &["one"]));
+        assert_eq!(given, Some(vec![(1, vec![1])]), "{protocol}");
+        let member = fixture.group().member(&first.member_id).unwrap();
+        assert!(member.pending_revocation.is_empty());
+        fixture.assert_replays();
+    }
 }
 
 #[test]
