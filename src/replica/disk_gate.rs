@@ -44,8 +44,12 @@ impl Traffic {
         }
     }
 
-    fn leave(&self, now_ms: i64) {
+    fn moves(&self, now_ms: i64) {
         self.last_progress_ms.store(now_ms, Ordering::Release);
+    }
+
+    fn leave(&self, now_ms: i64) {
+        self.moves(now_ms);
         self.inside.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -94,6 +98,15 @@ pub enum Pass<'a> {
 pub struct Inside<'a> {
     gate: &'a DiskGate,
     dir: &'a DirGate,
+}
+
+impl Inside<'_> {
+    /// Long work of many steps has done another one.
+    pub fn gets_on(&self) {
+        let now_ms = self.gate.clock.monotonic_ms();
+        self.dir.traffic.moves(now_ms);
+        self.gate.slots.moves(now_ms);
+    }
 }
 
 impl Drop for Inside<'_> {

@@ -46,6 +46,21 @@ async fn stuck_directory_is_not_entered_inline_and_others_are() {
 }
 
 #[tokio::test]
+async fn long_work_that_gets_on_is_not_taken_for_stuck() {
+    let (gate, clock) = gate(3);
+    let Pass::Inline(long) = pass(&gate, "/slow").await else {
+        panic!("not inline");
+    };
+    for _ in 0..3 {
+        clock.advance(STUCK_MS);
+        long.gets_on();
+        assert!(is_inline(&pass(&gate, "/slow").await));
+    }
+    clock.advance(STUCK_MS + 1);
+    assert!(!is_inline(&pass(&gate, "/slow").await));
+}
+
+#[tokio::test]
 async fn last_worker_is_never_taken() {
     let (gate, clock) = gate(3);
     let first = pass(&gate, "/slow").await;

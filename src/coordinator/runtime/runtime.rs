@@ -421,18 +421,21 @@ fn hear_of_metadata<S: CoordinatorShard>(context: &mut PartitionContext<S>, shar
     }
 }
 
-/// A turn appends, which may hang: the control plane goes on without this thread then.
+/// A turn appends, which may hang: the control plane goes on without this thread then. It says when it gets on, for a long one is not
+/// to be taken for a disk that hangs.
 async fn through_the_gate<S: CoordinatorShard, T>(
     common: &Common<S>,
     topic_partition: &TopicPartition,
-    turn: impl FnOnce() -> T,
+    turn: impl FnOnce(&dyn Fn()) -> T,
 ) -> T {
     let Some((gate, log_dir)) = common.log.gate(topic_partition) else {
-        return turn();
+        return turn(&|| {});
     };
-    match gate.pass(&log_dir, false).await {
-        Some(Pass::Pooled(_permit)) => tokio::task::block_in_place(turn),
-        _inside => turn(),
+    let pass = gate.pass(&log_dir, false).await;
+    match &pass {
+        Some(Pass::Pooled(_permit)) => tokio::task::block_in_place(|| turn(&|| {})),
+        Some(Pass::Inline(inside)) => turn(&|| inside.gets_on()),
+        None => turn(&|| {}),
     }
 }
 
@@ -447,14 +450,17 @@ async fn serve<S: CoordinatorShard>(
     let high_watermark = || shared.high_watermark.load(Ordering::SeqCst);
     let mut arrived = Vec::new();
     loop {
-        let turn = || {
+        let turn = |gets_on: &dyn Fn()| {
             hear_of_metadata(context, shared);
+            // Events append, too: as the leader that this node is now.
+            context.set_leader_epoch(shared.leader_epoch.load(Ordering::Acquire));
             for event in arrived.drain(..) {
                 context.handle(event);
+                gets_on();
             }
-            context.set_leader_epoch(shared.leader_epoch.load(Ordering::Acquire));
             context.on_high_watermark(high_watermark());
             context.on_time();
+            gets_on();
             context.settle(&high_watermark)
         };
         shared.is_awake.store(true, Ordering::SeqCst);
