@@ -97,6 +97,8 @@ impl TransactionVerifier {
                 self.wait_for_end(&transaction, &mut backoff).await;
             } else if !self.has_lost_guards(&requests, &begun.guards).await {
                 return sorted_out(begun, answers, operation);
+            } else {
+                self.pause(&mut backoff).await;
             }
         }
     }
@@ -108,9 +110,20 @@ impl TransactionVerifier {
             // It has ended, or is given up, or takes long: the coordinator is asked again.
             Some(ended) => drop(tokio::time::timeout(self.retry_backoff, ended).await),
             // It has ended since, or this is not its coordinator any more.
-            None if backoff.is_zero() => {}
-            None => tokio::time::sleep(*backoff).await,
+            None => return self.pause(backoff).await,
         }
+        self.lengthen(backoff);
+    }
+
+    /// Not at all the first time.
+    async fn pause(&self, backoff: &mut Duration) {
+        if !backoff.is_zero() {
+            tokio::time::sleep(*backoff).await;
+        }
+        self.lengthen(backoff);
+    }
+
+    fn lengthen(&self, backoff: &mut Duration) {
         *backoff = (*backoff * 2).clamp(FIRST_BACKOFF, self.retry_backoff.max(FIRST_BACKOFF));
     }
 
