@@ -113,6 +113,11 @@ mod live {
             keep(&run.history, settings.seed)?;
             bail!("too little happened for a verdict");
         }
+        // What is not killed proves nothing about kills.
+        if settings.node.is_some() && !settings.sabotage && run.kills == 0 {
+            keep(&run.history, settings.seed)?;
+            bail!("the node was not killed: --kill-every is not below --seconds");
+        }
         if settings.sabotage {
             return Ok(notices_sabotage(&report));
         }
