@@ -2,13 +2,14 @@
 //! needs no restart.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::log_manager_test::{TestClock, batch, config_with};
+use super::log_manager_test::{TestClock, batch, config_with, open_manager};
 use super::*;
-use crate::io::disk::Disk;
+use crate::io::disk::{Disk, SystemDisk};
 use crate::io::sim_disk::{SimDisk, SimOperation};
 use crate::record::control_record::{ControlRecordType, EndTransactionMarker, control_batch};
 use crate::record::{BatchBuilder, BatchOptions, Batches, records_of};
@@ -633,4 +634,71 @@ fn start_on_a_full_disk_serves_what_is_there() {
         }
     }
     panic!("the start never ends");
+}
+
+/// On a real file system; one that cannot set room aside, or has little, behaves the same but for the room.
+#[test]
+fn room_that_is_set_aside_comes_back_when_the_dir_is_full_and_when_the_log_is_idle() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = TestClock::at(NOW);
+    let dirs = [dir.path().to_path_buf()];
+    let manager = open_manager(Arc::new(SystemDisk::new()), clock.clone(), &dirs);
+    manager.load_logs(&|_| config_with(&[]), &|_| false).unwrap();
+    let log = manager.get_or_create(&tp(), None, config_with(&[])).unwrap();
+    let append = || {
+        log.append_as_leader(&batch(10, 9_000, NOW), 0, AppendOrigin::Client, NOW)
+            .map(|info| info.last_offset)
+    };
+    let grow = || {
+        for _ in 0..30 {
+            append().unwrap();
+        }
+        assert!(log.active_segment().has_room_set_aside());
+    };
+    let assert_given_back = || {
+        let active = log.active_segment();
+        assert!(!active.has_room_set_aside());
+        assert_eq!(active.file().unwrap().len().unwrap(), active.size());
+        let metadata = std::fs::metadata(active.log_handle().path()).unwrap();
+        let taken = metadata.blocks() * 512;
+        assert!(taken < active.size() + 200_000, "{taken} for {}", active.size());
+    };
+
+    grow();
+    manager.set_min_free_bytes(u64::MAX / 4);
+    manager.check_room();
+    assert!(append().unwrap_err().is_no_space());
+    assert_given_back();
+
+    manager.set_min_free_bytes(0);
+    clock.advance(1_000);
+    manager.check_room();
+    grow();
+    manager.run_retention(NOW);
+    assert!(log.active_segment().has_room_set_aside(), "it is not idle yet");
+    manager.run_retention(NOW);
+    assert_given_back();
+    assert_eq!(append().unwrap(), 609);
+    assert_eq!(offsets(&log), (0..610).collect::<Vec<i64>>());
+}
+
+/// What retention goes by where records have no time stamps.
+#[test]
+fn file_that_is_only_recovered_stays_as_old_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let dirs = [dir.path().to_path_buf()];
+    let manager = open_manager(Arc::new(SystemDisk::new()), TestClock::at(NOW), &dirs);
+    manager.load_logs(&|_| config_with(&[]), &|_| false).unwrap();
+    let log = manager.get_or_create(&tp(), None, config_with(&[])).unwrap();
+    let segment = log.active_segment();
+    for _ in 0..2 {
+        segment.set_modified_ms(1_000_000).unwrap();
+        segment.start_recovery().unwrap();
+        segment.on_recovered().unwrap();
+        assert_eq!(segment.modified_ms().unwrap(), 1_000_000, "{}", segment.size());
+        for _ in 0..2 {
+            log.append_as_leader(&batch(100, 9_000, NOW), 0, AppendOrigin::Client, NOW)
+                .unwrap();
+        }
+    }
 }

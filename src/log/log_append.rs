@@ -269,6 +269,9 @@ impl UnifiedLog {
             return Ok(());
         }
 
+        segment.set_room_aside(info.valid_bytes as u64, || {
+            self.log_dir.has_plenty_of_room(&*self.context.disk)
+        });
         let headers: Vec<BatchHeader> = batches.iter().map(|(header, _)| *header).collect();
         segment.append(&headers, parts).map_err(|error| {
             self.log_dir

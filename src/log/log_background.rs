@@ -208,6 +208,7 @@ fn retain(log: &UnifiedLog, now_ms: i64) {
         tracing::warn!("{}: retention failed: {error}", log.topic_partition);
     }
     log.remove_expired_producers(now_ms);
+    log.give_back_room_if_idle();
 }
 
 fn flush_if_due(log: &UnifiedLog, now_ms: i64) {

@@ -24,6 +24,8 @@ use crate::io::disk::{Disk, is_no_space};
 /// Bytes that must have become free before a full directory takes appends again: what little was left of it, or came back
 /// when a write was cut off, is no reason to try.
 const REOPEN_BYTES: u64 = 128 * 1024;
+/// With less free than this above the floor no room is set aside for files that grow.
+const PLENTY_BYTES: u64 = 1024 * 1024 * 1024;
 /// How often a full directory is looked at while appends come.
 const PROBE_INTERVAL_MS: i64 = 100;
 
@@ -210,6 +212,16 @@ impl LogDir {
             // A file system that does not tell: the next write will.
             Err(_) => self.room.is_full.store(false, Ordering::Release),
         }
+    }
+
+    /// Whether there is so much room that some may be set aside for what is yet to come.
+    pub fn has_plenty_of_room(&self, disk: &dyn Disk) -> bool {
+        let floor = self.room.min_free_bytes.load(Ordering::Relaxed);
+        let wanted = floor.saturating_add(PLENTY_BYTES);
+        !self.is_full()
+            && disk
+                .space(&self.path)
+                .is_ok_and(|space| space.usable_bytes >= wanted)
     }
 
     /// An I/O error: the directory goes offline, and whoever waits for that is told.

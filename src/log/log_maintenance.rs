@@ -96,6 +96,35 @@ impl UnifiedLog {
         Ok(segment)
     }
 
+    /// Gives back what is set aside behind the active segment, if there is any.
+    pub(crate) fn give_back_room(&self) -> bool {
+        if !self.active_segment().has_room_set_aside() {
+            return false;
+        }
+        // Without the lock an append's bytes would be cut off.
+        let Ok(_writer) = self.lock() else {
+            return false;
+        };
+        let active = self.active_segment();
+        let given_back = active.give_back_room();
+        if let Err(error) = given_back {
+            let path = active.log_handle().path();
+            let error = self
+                .log_dir
+                .write_failed(&path, "giving back the room behind", error);
+            tracing::warn!("{}: {error}", self.topic_partition);
+            return false;
+        }
+        true
+    }
+
+    /// The same if nothing was appended since the last call.
+    pub(crate) fn give_back_room_if_idle(&self) {
+        if !self.active_segment().grew_since_last_look() {
+            self.give_back_room();
+        }
+    }
+
     fn create_segment(&self, base_offset: i64) -> Result<Arc<LogSegment>, LogError> {
         let segment = LogSegment::create(&self.segment_files(), base_offset, &self.segment_config());
         segment.map(Arc::new).map_err(|error| {

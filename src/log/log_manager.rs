@@ -775,10 +775,22 @@ impl LogManager {
         }
     }
 
-    /// Looks how much room there is in every directory: to be called now and then, appends only look at what it found.
+    /// Looks how much room there is in every directory: to be called now and then, appends only look at what it found. In one
+    /// that is full nothing stays set aside.
     pub fn check_room(&self) {
         for dir in self.dirs.iter().filter(|dir| dir.dir.is_online()) {
             dir.dir.probe_room(self.disk());
+            if !dir.dir.is_full() {
+                continue;
+            }
+            let mut given_back = 0;
+            for (log, _) in self.all_and_future_logs() {
+                let is_here = Arc::ptr_eq(&log.log_dir, &dir.dir);
+                given_back += usize::from(is_here && log.give_back_room());
+            }
+            if given_back > 0 {
+                dir.dir.probe_room(self.disk());
+            }
         }
         if let Some(reserve) = self.context.reserve.get() {
             reserve.restore();

@@ -70,6 +70,7 @@ pub(crate) struct LogSegment {
     bytes_since_last_index_entry: AtomicUsize,
     /// Up to here the file system has room set aside for the file; 0: nothing behind its end.
     reserved_until: AtomicU64,
+    size_at_last_look: AtomicU64,
     /// The indexes were changed since they were last synced.
     indexes_dirty: AtomicBool,
     /// A write failed, and its bytes behind `size` could not be cut off yet.
@@ -175,6 +176,7 @@ impl LogSegment {
             created_ms: AtomicI64::new(config.now_ms),
             bytes_since_last_index_entry: AtomicUsize::new(0),
             reserved_until: AtomicU64::new(0),
+            size_at_last_look: AtomicU64::new(u64::MAX),
             indexes_dirty: AtomicBool::new(true),
             is_torn: AtomicBool::new(false),
             lacks_last_time_entry: AtomicBool::new(false),
@@ -220,7 +222,6 @@ impl LogSegment {
         self.txn_index.write_out()?;
         let start = self.size();
         let file = self.log.get()?;
-        self.reserve_room(&*file, start, parts.iter().map(|part| part.len() as u64).sum());
         if let Err(error) = file.write_all_vectored_at(parts, start) {
             self.is_torn.store(true, Ordering::Release);
             // If this fails too, the next append tries again before it writes.
@@ -246,27 +247,54 @@ impl LogSegment {
     }
 
     /// Tells the file system ahead of a file that grows: to find room for each page as it is written is a quarter of what the
-    /// write costs. A share of what is there already, so that no disk fills with what never comes.
-    fn reserve_room(&self, file: &dyn DiskFile, start: u64, length: u64) {
+    /// write costs. A share of what is there already, and only where the disk `has_plenty`, so that none fills with what never
+    /// comes. To be called before an append of `length`, by who may append.
+    pub fn set_room_aside(&self, length: u64, has_plenty: impl FnOnce() -> bool) {
+        let start = self.size();
         let reserved_until = self.reserved_until.load(Ordering::Relaxed);
         if start < RESERVE_FROM || start + length <= reserved_until {
             return;
         }
         let from = reserved_until.max(start);
         let step = (start / RESERVE_SHARE).min(RESERVE_MAX).max(length);
-        let until = match file.reserve(from, step) {
-            Ok(()) => from + step,
+        let reserve = || self.log.get()?.reserve(from, step);
+        let until = match has_plenty().then(reserve) {
+            // Nobody asks again before so much is written.
+            None | Some(Ok(())) => from + step,
             // It knows no such thing, or has no room: that is for the write to tell, and this was the last attempt.
-            Err(_) => u64::MAX,
+            Some(Err(_)) => u64::MAX,
         };
         self.reserved_until.store(until, Ordering::Relaxed);
     }
 
-    /// Gives back the room that is set aside and was not needed.
-    fn give_back_room(&self) -> io::Result<()> {
-        if self.reserved_until.swap(0, Ordering::Relaxed) > self.size() {
-            self.log.get()?.set_len(self.size())?;
+    /// Whether room may be set aside behind the end.
+    pub fn has_room_set_aside(&self) -> bool {
+        self.reserved_until.load(Ordering::Relaxed) > self.size()
+    }
+
+    /// Whether something was appended since this was asked last.
+    pub fn grew_since_last_look(&self) -> bool {
+        let size = self.size();
+        self.size_at_last_look.swap(size, Ordering::Relaxed) != size
+    }
+
+    /// Gives back the room that is set aside and was not needed; for who may append: what is behind `size` is cut off.
+    pub fn give_back_room(&self) -> io::Result<()> {
+        let reserved_until = self.reserved_until.load(Ordering::Relaxed);
+        let size = self.size();
+        if reserved_until > size && size >= RESERVE_FROM {
+            let file = self.log.get()?;
+            // What was only recovered stays as old as it is.
+            let modified_ms = match reserved_until {
+                u64::MAX => Some(file.modified_ms()?),
+                _ => None,
+            };
+            file.set_len(size)?;
+            if let Some(modified_ms) = modified_ms {
+                file.set_modified_ms(modified_ms)?;
+            }
         }
+        self.reserved_until.store(0, Ordering::Relaxed);
         Ok(())
     }
 
