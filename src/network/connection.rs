@@ -193,9 +193,7 @@ impl Connection {
     /// Runs one request to the end of its first stage; answers before it go on being written meanwhile.
     async fn handle(&mut self, frame: Frame, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
         let Frame { bytes, memory } = frame;
-        if bytes.len() >= RequestBytes::LARGE {
-            self.request_bytes.set(bytes.len());
-        }
+        self.request_bytes.is_whole(bytes.len());
         let handler = self.handler.clone();
         let context = self.context.clone();
         let mut handling = pin!(without_panic(handler.handle(&context, bytes)));
@@ -210,7 +208,7 @@ impl Connection {
             }
         };
         drop(memory);
-        self.request_bytes.set(0);
+        self.request_bytes.is_done();
         match answer {
             Answer::Ready(frame) => pending.push_back(Pending::Ready(frame)),
             Answer::Later(later) => pending.push_back(Pending::Later(later)),
@@ -227,7 +225,7 @@ impl Connection {
             && pending.front().is_some_and(Pending::is_ready)
             && pending.back().is_some_and(|answer| !answer.is_large())
         {
-            let Some(frame) = self.reader.next_if_here(&self.stream) else {
+            let Some(frame) = self.reader.next_if_here(&self.stream, &mut self.request_bytes) else {
                 break;
             };
             bytes += frame.bytes.len();

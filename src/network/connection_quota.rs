@@ -5,13 +5,14 @@
 //! was used least recently on another listener is closed for it.
 //!
 //! Before the process runs out of descriptors, which would take its log directories offline, every new connection is let in at the cost of
-//! the least recently used one. And before requests that come slowly (or are handled slowly) fill the memory, the connection whose
-//! request is at it for longest is closed. Apache Kafka has neither bound.
+//! the least recently used one. And before requests that come slowly fill the memory, the connection whose request has been coming for
+//! longest is closed; one whose request is here and waits for its answer only when none is left that comes, and if the request is a very
+//! large one. Apache Kafka has neither bound.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -77,6 +78,8 @@ pub struct Usage {
     /// What has come of a large request, and since when (nanoseconds after `opened`).
     request_bytes: AtomicUsize,
     request_began: AtomicU64,
+    /// All of it has come.
+    request_is_whole: AtomicBool,
     evicted: Notify,
 }
 
@@ -87,6 +90,7 @@ impl Usage {
             last_used: AtomicU64::new(0),
             request_bytes: AtomicUsize::new(0),
             request_began: AtomicU64::new(0),
+            request_is_whole: AtomicBool::new(false),
             evicted: Notify::new(),
         })
     }
@@ -108,10 +112,17 @@ impl Usage {
         self.opened + std::time::Duration::from_nanos(self.last_used.load(Ordering::Relaxed))
     }
 
-    /// Since when a large request is here in part; `None`: there is none.
-    fn request_began(&self) -> Option<Instant> {
+    /// The lowest must make room first; `None`: there is nothing to be had. Those that come: the one that began first. Those that
+    /// are handled: the largest.
+    fn rank(&self) -> Option<(usize, Instant)> {
+        let bytes = self.request_bytes.load(Ordering::Relaxed);
         let began = std::time::Duration::from_nanos(self.request_began.load(Ordering::Relaxed));
-        (self.request_bytes.load(Ordering::Relaxed) > 0).then(|| self.opened + began)
+        let size = if self.request_is_whole.load(Ordering::Relaxed) {
+            usize::MAX - bytes
+        } else {
+            0
+        };
+        (bytes > 0).then(|| (size, self.opened + began))
     }
 }
 
@@ -126,10 +137,32 @@ pub struct RequestBytes {
 impl RequestBytes {
     /// Smaller requests are not counted: all that connections can hold of them is little.
     pub const LARGE: usize = 64 * 1024;
+    /// The same for those that are handled: what a member of a group says while it waits for the others, or a follower that fetches
+    /// many partitions, is smaller, and they must not be closed for others' megabytes.
+    const LARGE_AND_WHOLE: usize = 256 * 1024;
 
-    /// What has come of the request at hand, or 0 when it is done. Over the bound the connection whose request is here for longest
-    /// is told to end: this one, too, if it is.
-    pub fn set(&mut self, bytes: usize) {
+    /// So much of a request has come, and more is to come.
+    pub fn came(&mut self, bytes: usize) {
+        self.set(bytes, false);
+    }
+
+    /// A request of this size has come and is handled.
+    pub fn is_whole(&mut self, bytes: usize) {
+        let counted = if bytes >= Self::LARGE_AND_WHOLE { bytes } else { 0 };
+        self.set(counted, true);
+    }
+
+    pub fn is_done(&mut self) {
+        self.set(0, false);
+    }
+
+    /// Over the bound another connection is told to end, or this one: see [`Usage::rank`].
+    fn set(&mut self, bytes: usize, is_whole: bool) {
+        if let Some(usage) = &self.usage
+            && bytes > 0
+        {
+            usage.request_is_whole.store(is_whole, Ordering::Relaxed);
+        }
         if bytes == self.bytes {
             return;
         }
@@ -160,7 +193,7 @@ impl RequestBytes {
 
 impl Drop for RequestBytes {
     fn drop(&mut self) {
-        self.set(0);
+        self.is_done();
     }
 }
 
@@ -296,13 +329,13 @@ impl State {
         }
     }
 
-    /// The same with those whose requests are here for longest, until what the rest has of `total` is no more than `max`.
+    /// The same with those that have large requests, until what the rest has of `total` is no more than `max`.
     fn make_room_for_requests(&mut self, total: usize, max: usize) {
         let bytes_of = |usage: &Arc<Usage>| usage.request_bytes.load(Ordering::Relaxed);
         let mut left = total.saturating_sub(self.leaving.values().map(bytes_of).sum());
         while left > max {
-            let began = |(id, usage): (&u64, &Arc<Usage>)| usage.request_began().map(|began| (began, *id));
-            let Some((_, id)) = self.evictable.iter().filter_map(began).min() else {
+            let rank = |(id, usage): (&u64, &Arc<Usage>)| usage.rank().map(|rank| (rank, *id));
+            let Some((_, id)) = self.evictable.iter().filter_map(rank).min() else {
                 return;
             };
             left = left.saturating_sub(self.evictable.get(&id).map_or(0, bytes_of));

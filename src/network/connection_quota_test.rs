@@ -135,3 +135,48 @@ async fn connection_over_what_may_be_open_takes_the_place_of_the_least_recently_
         assert!(quota.state().evictable.contains_key(&other_id));
     }
 }
+
+/// Requests that come make room before those that are handled, whose answers may take long; smaller ones of these never do.
+#[tokio::test(start_paused = true)]
+async fn requests_that_come_make_room_before_those_that_wait_for_their_answer() {
+    let quota = ConnectionQuota::new(i32::MAX, i32::MAX, "", usize::MAX, 1_000_000).unwrap();
+    let mut slots = Vec::new();
+    for (is_whole, bytes) in [
+        (true, 200_000),
+        (true, 300_000),
+        (true, 400_000),
+        (false, 100_000),
+        (false, 150_000),
+    ] {
+        let slot = quota.admit(ip("127.0.0.1"), false).await.unwrap();
+        let mut held = slot.request_bytes();
+        held.came(bytes);
+        if is_whole {
+            held.is_whole(bytes);
+        }
+        slots.push((slot, held));
+        tokio::time::advance(std::time::Duration::from_millis(1)).await;
+    }
+    let leaving = || {
+        let state = quota.state();
+        let is_leaving = |(slot, _): &(ConnectionSlot, RequestBytes)| {
+            state.leaving.contains_key(&slot.evictable.as_ref().unwrap().0)
+        };
+        slots.iter().map(is_leaving).collect::<Vec<bool>>()
+    };
+    assert_eq!(
+        quota.request_bytes(),
+        950_000,
+        "the smallest that is whole is not counted"
+    );
+    let protected = quota.admit(ip("127.0.0.1"), true).await.unwrap();
+    let mut held = protected.request_bytes();
+    held.came(100_000);
+    assert_eq!(leaving(), [false, false, false, true, false], "what came first");
+    held.came(250_000);
+    assert_eq!(leaving(), [false, false, false, true, true]);
+    held.came(400_000);
+    assert_eq!(leaving(), [false, false, true, true, true], "the largest");
+    held.came(2_000_000);
+    assert_eq!(leaving(), [false, true, true, true, true]);
+}

@@ -213,7 +213,7 @@ impl FrameReader {
     }
 
     /// The next frame, or `None` when the peer has closed (in the middle of a frame, too). `held` is told how much of a large one
-    /// is here; it stays so when the frame is whole. Cancel-safe.
+    /// is here while more of it is waited for. Cancel-safe.
     pub async fn next(
         &mut self,
         stream: &TcpStream,
@@ -227,20 +227,33 @@ impl FrameReader {
             if let Some(frame) = self.buffer.finished() {
                 return Ok(Some(frame));
             }
+            // Before the wait, which may be a long one.
+            self.count_partial(held);
             stream.readable().await?;
             if self.read(stream)? == Some(0) {
                 return Ok(None);
             }
-            let partial_bytes = self.buffer.partial_bytes();
-            if partial_bytes >= RequestBytes::LARGE {
-                held.set(partial_bytes);
-            }
         }
     }
 
-    /// The next frame if all of it is here, and nothing has to be waited for to take it. An end or an error is left for
-    /// [`Self::next`] to meet.
-    pub fn next_if_here(&mut self, stream: &TcpStream) -> Option<Frame> {
+    fn count_partial(&self, held: &mut RequestBytes) {
+        let partial_bytes = self.buffer.partial_bytes();
+        if partial_bytes >= RequestBytes::LARGE {
+            held.came(partial_bytes);
+        }
+    }
+
+    /// The next frame if all of it is here, and nothing has to be waited for to take it; else `held` is told what is. An end or an
+    /// error is left for [`Self::next`] to meet.
+    pub fn next_if_here(&mut self, stream: &TcpStream, held: &mut RequestBytes) -> Option<Frame> {
+        let frame = self.take_if_here(stream);
+        if frame.is_none() {
+            self.count_partial(held);
+        }
+        frame
+    }
+
+    fn take_if_here(&mut self, stream: &TcpStream) -> Option<Frame> {
         if self.memory.free.is_some() {
             return None;
         }

@@ -585,6 +585,22 @@ fn large_requests_over_the_memory_close_the_one_that_is_at_it_for_longest() {
     wait_until("all is given back", || quota.request_bytes() == 0);
 }
 
+/// What comes with the requests before it, too, and before anything else comes.
+#[test]
+fn part_of_a_large_request_behind_a_small_one_is_counted() {
+    let node = Node::start(config(), Puppet::default());
+    let quota = node.server.shared.broker_limits.quota.clone();
+    let mut stream = node.connect();
+    let large = framed(&vec![b'e'; 400_000]);
+    let (begin, rest) = large.split_at(4 + 150_000);
+    stream.write_all(&[&framed(b"e")[..], begin].concat()).unwrap();
+    wait_until("it is counted", || quota.request_bytes() == 150_000);
+    assert_eq!(receive(&mut stream), b"e");
+    stream.write_all(rest).unwrap();
+    assert_eq!(receive(&mut stream).len(), 400_000);
+    wait_until("all is given back", || quota.request_bytes() == 0);
+}
+
 #[test]
 fn shutdown_sends_what_is_pending_and_closes() {
     let node = Node::start(config(), Puppet::default());
