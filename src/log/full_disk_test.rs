@@ -332,6 +332,9 @@ fn index_that_a_start_on_a_full_disk_could_not_build_is_built_by_the_next_one() 
     let node = open(&node.disk, &node.clock).unwrap();
     assert_eq!(node.log.recovery_point(), 0);
     node.disk.set_capacity(None);
+    let left = node.disk.list(Path::new("/d/t-0")).unwrap();
+    let is_cleaners = |(name, _): &(PathBuf, bool)| name.to_string_lossy().ends_with(".cleaned");
+    assert!(!left.iter().any(is_cleaners), "{left:?}");
     // What an append owes comes before it.
     node.append(&batch(1, 60, NOW), 0).unwrap();
     node.disk.crash_process();

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::batch_scanner::ScanError;
 use super::checkpoint::{self, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
 use super::log_dir::Deletion;
 use super::log_read::floor_segment;
@@ -180,7 +181,7 @@ impl UnifiedLog {
         let segments = self.segments.load_full();
         let closed = &segments[..segments.len() - 1];
         for segment in closed.iter().filter(|segment| segment.has_bad_index()) {
-            if let Err(error) = segment.rebuild_bad_index() {
+            if let Err(error) = self.rebuild_bad_index(segment) {
                 tracing::warn!(
                     "{}: the index of {} could not be built anew: {error}",
                     self.topic_partition,
@@ -188,6 +189,23 @@ impl UnifiedLog {
                 );
             }
         }
+    }
+
+    /// Where the segment itself is damaged its index is left as it is.
+    fn rebuild_bad_index(&self, segment: &Arc<LogSegment>) -> Result<(), ScanError> {
+        let truncations = self.truncations();
+        let entries = segment.index_entries()?;
+        // Nobody truncates, replaces or removes it from here on.
+        let _removal = self.lock_removal();
+        let writer = self.lock_any();
+        let is_as_it_was = !writer.closed && writer.truncations == truncations;
+        drop(writer);
+        let segments = self.segments.load_full();
+        let mut closed = segments[..segments.len() - 1].iter();
+        if is_as_it_was && closed.any(|other| Arc::ptr_eq(other, segment)) {
+            segment.replace_bad_index(&entries)?;
+        }
+        Ok(())
     }
 
     /// The indexes of the active segment are left to the page cache: a start after power loss builds them anew, as the

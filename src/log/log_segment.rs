@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::batch_scanner::{BatchScanner, HEADER_READ_BYTES, HeaderScanner, PlacedBatch, ScanError};
 use super::offset_index::{OffsetIndex, OffsetPosition, fits_in_segment};
-use super::open_file_cache::{CLEANED_SUFFIX, FileHandle, FileKind, OpenFileCache, PartitionDir};
+use super::open_file_cache::{FileHandle, FileKind, OpenFileCache, PartitionDir, REBUILT_SUFFIX};
 use super::time_index::{TimeIndex, TimestampOffset};
 use super::transaction_index::TransactionIndex;
 use super::types::{FetchDataInfo, LogOffsetMetadata, TimestampAndOffset};
@@ -503,12 +503,8 @@ impl LogSegment {
         self.has_bad_index() && !self.bad_index_is_told.swap(true, Ordering::AcqRel)
     }
 
-    /// Builds the offset index of a closed segment anew from the headers, if it was found to be wrong. Lookups meanwhile find
-    /// fewer entries, and walk further. Where the segment itself is damaged it is left as it is.
-    pub fn rebuild_bad_index(&self) -> Result<(), ScanError> {
-        if !self.has_bad_index.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
+    /// The entries that the offset index of a closed segment should have, by the headers.
+    pub fn index_entries(&self) -> Result<Vec<(i64, u32)>, ScanError> {
         let mut scanner = HeaderScanner::with_read_size(self.log.get()?, 0, self.size(), REBUILD_READ_BYTES);
         let mut entries = Vec::new();
         let mut since = 0;
@@ -519,13 +515,22 @@ impl LogSegment {
             }
             since += batch.header.size_in_bytes();
         }
-        self.mark_indexes_dirty();
+        Ok(entries)
+    }
+
+    /// Puts these in the place of an offset index that was found to be wrong, which counts as wrong until then. Nobody may append
+    /// to or truncate the segment meanwhile. Lookups meanwhile find fewer entries, and walk further.
+    pub fn replace_bad_index(&self, entries: &[(i64, u32)]) -> io::Result<()> {
         self.offset_index.file().reset()?;
         for (offset, position) in entries {
-            self.offset_index.append(offset, position)?;
+            self.offset_index.append(*offset, *position)?;
         }
+        // Behind the changes: a flush that came between them has synced a part.
+        self.mark_indexes_dirty();
+        self.flush_indexes()?;
         self.bad_index_is_told.store(false, Ordering::Release);
-        Ok(self.flush_indexes()?)
+        self.has_bad_index.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// The batch at a position that an index names, if `offset` is in it. Where batches are large, each has an entry, and this
@@ -737,7 +742,7 @@ impl LogSegment {
         let offset_index = self.offset_index.file().handle();
         offset_index.remove()?;
         offset_index.sync_folder()?;
-        offset_index.call_it(CLEANED_SUFFIX);
+        offset_index.call_it(REBUILT_SUFFIX);
         self.is_rebuilding.store(true, Ordering::Release);
         self.mark_indexes_dirty();
         self.start_recovery()
@@ -795,16 +800,21 @@ impl LogSegment {
             .and_then(|()| self.time_index.file().sync())
             .and_then(|()| self.txn_index.sync())
             .map_err(lossy);
+        let result = result.and_then(|()| self.name_rebuilt_index());
         if result.is_err() {
             self.mark_indexes_dirty();
-        } else if self.is_rebuilding.swap(false, Ordering::AcqRel) {
-            // One that retention took meanwhile has another name.
-            self.offset_index
-                .file()
-                .handle()
-                .change_suffix_of(CLEANED_SUFFIX, "")?;
         }
         result
+    }
+
+    fn name_rebuilt_index(&self) -> io::Result<()> {
+        if self.is_rebuilding.load(Ordering::Acquire) {
+            // One that retention took meanwhile has another name.
+            let handle = self.offset_index.file().handle();
+            handle.change_suffix_of(REBUILT_SUFFIX, "")?;
+            self.is_rebuilding.store(false, Ordering::Release);
+        }
+        Ok(())
     }
 
     fn handles(&self) -> [&Arc<FileHandle>; 4] {

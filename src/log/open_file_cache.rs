@@ -95,13 +95,16 @@ impl FileKind {
 pub(crate) const DELETED_SUFFIX: &str = ".deleted";
 pub(crate) const CLEANED_SUFFIX: &str = ".cleaned";
 pub(crate) const SWAP_SUFFIX: &str = ".swap";
+/// Of an offset index that is built anew, until all indexes of its segment are durable. Not the cleaner's: that may clean the
+/// segment meanwhile, and a start takes what it finds of its names for an interrupted cleaning. Kafka leaves unknown names alone.
+pub(crate) const REBUILT_SUFFIX: &str = ".rebuilt";
 
 /// `<20 digits><extension>`.
 pub(crate) fn file_name(base_offset: i64, kind: FileKind) -> String {
     format!("{base_offset:020}{}", kind.extension())
 }
 
-const SUFFIXES: [&str; 4] = ["", DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX];
+const SUFFIXES: [&str; 5] = ["", DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, REBUILT_SUFFIX];
 
 fn suffix_index(suffix: &str) -> u8 {
     SUFFIXES.iter().position(|known| *known == suffix).unwrap_or(0) as u8

@@ -26,7 +26,8 @@ use super::log_read::floor_segment;
 use super::log_segment::{LogSegment, SegmentFiles};
 use super::offset_index::fits_in_segment;
 use super::open_file_cache::{
-    CLEANED_SUFFIX, DELETED_SUFFIX, FileKind, PartitionDir, SWAP_SUFFIX, file_name, remove_if_exists,
+    CLEANED_SUFFIX, DELETED_SUFFIX, FileKind, PartitionDir, REBUILT_SUFFIX, SWAP_SUFFIX, file_name,
+    remove_if_exists,
 };
 use super::producer_files::ProducerFiles;
 use super::producer_state::ProducerState;
@@ -120,7 +121,8 @@ struct Loading<'a> {
     /// From here on the file has epochs without batches: left in it, as every start drops them.
     epochs_behind_from: i64,
     snapshots: BTreeSet<i64>,
-    /// From here on a full disk did not take indexes that were built anew; `i64::MAX`: it took all.
+    /// From here on indexes that were built anew are not durable (a full disk did not take them, or they are a split's), and the
+    /// recovery point goes back; `i64::MAX`: all are.
     indexes_behind_from: i64,
     known_bad: KnownBad,
     /// The base of the first segment that a split left without indexes for `recover_log`; `i64::MAX`: none.
@@ -182,6 +184,12 @@ impl LogLoader<'_> {
                 if !stem.ends_with(".checkpoint") {
                     listing.deleted.push(path);
                 }
+            } else if name
+                .strip_suffix(REBUILT_SUFFIX)
+                .and_then(parse_file_name)
+                .is_some()
+            {
+                listing.deleted.push(path);
             } else if let Some(file) = name.strip_suffix(CLEANED_SUFFIX).and_then(parse_file_name) {
                 listing.cleaned.push((file, path));
             } else if let Some(file) = name.strip_suffix(SWAP_SUFFIX).and_then(parse_file_name) {
@@ -397,6 +405,7 @@ impl Loading<'_> {
             } else {
                 if pieces.len() > 1 {
                     self.unrecovered_from = self.unrecovered_from.min(*base_offset);
+                    self.indexes_behind_from = self.indexes_behind_from.min(*base_offset);
                 }
                 self.segments.extend(pieces);
             }
@@ -616,6 +625,8 @@ impl Loading<'_> {
                     } => (bytes_cut, next_offset),
                     Recovered::Overflows => {
                         self.segments.pop();
+                        // Those of the pieces below the recovery point would never be synced.
+                        self.indexes_behind_from = self.indexes_behind_from.min(segment.base_offset());
                         let next_base_offset = waiting.front().map(|next| next.base_offset());
                         let pieces = self.split_if_it_overflows(&segment, next_base_offset)?;
                         pieces
@@ -652,7 +663,8 @@ impl Loading<'_> {
                 .read_next_offset()
                 .map_err(|error| self.fail(last, "reading", error))?;
             if last.has_bad_index() {
-                last.rebuild_bad_index()
+                last.index_entries()
+                    .and_then(|entries| Ok(last.replace_bad_index(&entries)?))
                     .map_err(|error| self.fail(last, "building an index of", error))?;
             }
             if end >= log_start_offset {

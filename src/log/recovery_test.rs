@@ -163,6 +163,46 @@ fn closed_segment_is_split_by_what_the_next_one_says() {
     }
 }
 
+/// The pieces' indexes are new: no flush would come by below the recovery point.
+#[test]
+fn recovery_point_goes_back_to_the_first_piece_of_what_a_crash_left_to_be_split() {
+    let end: &[i64] = &[3 * BEYOND];
+    let (closed, last) = (
+        disk_with(&[(0, &OVERFLOWED), (3 * BEYOND, end)]),
+        disk_with(&[(0, &[&OVERFLOWED[..], &[2 * BEYOND + 13]].concat())]),
+    );
+    for disk in [closed, last] {
+        unclean(&disk);
+        let checkpoint = format!("0\n1\nt 0 {}\n", BEYOND + 12);
+        let path = Path::new("/data/recovery-point-offset-checkpoint");
+        disk.write_atomically(path, checkpoint.as_bytes()).unwrap();
+        let (_, log) = load(&disk).unwrap();
+        assert!(log.segment_base_offsets().len() >= 3);
+        assert_eq!(log.recovery_point(), 0);
+        log.flush().unwrap();
+        let segments = log.segments.load_full();
+        assert!(!segments[0].has_dirty_indexes());
+        assert_eq!(log.recovery_point(), log.log_end_offset());
+    }
+}
+
+/// The process died before all indexes of a segment were durable.
+#[test]
+fn index_that_was_being_built_anew_is_removed_and_built_again() {
+    let disk = durable_log();
+    let path = path_of(20, FileKind::OffsetIndex);
+    let expected = disk.read(&path).unwrap();
+    let rebuilt = path.with_extension("index.rebuilt");
+    disk.rename(&path, &rebuilt).unwrap();
+    let (manager, log) = load(&disk).unwrap();
+    assert_eq!(log.log_end_offset(), 62);
+    assert!(!disk.exists(&rebuilt));
+    drop(log);
+    manager.shutdown(1).unwrap();
+    let built = disk.read(&path).unwrap();
+    assert_eq!(built[..expected.len()], expected);
+}
+
 #[test]
 fn offset_that_a_flipped_bit_made_large_ends_the_log_as_before() {
     let disk = disk_with(&[(0, &[0, 2, BEYOND + 4, 6, 8])]);
