@@ -94,6 +94,8 @@ struct Plan {
     in_flight: usize,
     /// A transaction is that long; 0: one request.
     interval_ns: u64,
+    /// Between two requests of such a transaction; 0: as fast as answers come.
+    pace_ns: u64,
     /// Between two transactions of a producer; 0: a closed loop.
     period_ns: u64,
     seconds: f64,
@@ -106,6 +108,8 @@ enum Phase {
     /// The first request is under way, alone: it adds the partition.
     Beginning,
     Producing,
+    /// Nothing is under way, and the next request of the transaction is not due yet.
+    Pacing,
     Ending,
 }
 
@@ -118,6 +122,8 @@ struct Producer {
     producer_epoch: i16,
     sequence: i32,
     in_flight: usize,
+    /// Requests of this transaction.
+    sent: u64,
     phase: Phase,
     began: u64,
     ending: u64,
@@ -135,12 +141,14 @@ impl Producer {
         wish.send(frame);
         self.sequence += self.plan.batch_records;
         self.in_flight += 1;
+        self.sent += 1;
     }
 
     fn begin(&mut self, began: u64, wish: &mut Wish) {
         self.phase = Phase::Beginning;
         self.began = began;
         self.sequence = 0;
+        self.sent = 0;
         self.produce(wish);
     }
 
@@ -171,17 +179,29 @@ impl Producer {
             code => bail!("{}: Produce: error {code}", self.transactional_id),
         }
         self.totals.borrow_mut().bytes += self.plan.record_size as u64 * self.plan.batch_records as u64;
+        self.go_on_producing(now, wish);
+        Ok(())
+    }
+
+    fn go_on_producing(&mut self, now: u64, wish: &mut Wish) {
         self.phase = Phase::Producing;
         if now < self.began + self.plan.interval_ns {
-            while self.in_flight < self.plan.in_flight {
+            while self.in_flight < self.plan.in_flight && self.next_due() <= now {
                 self.produce(wish);
+            }
+            if self.in_flight == 0 {
+                self.phase = Phase::Pacing;
+                wish.wake_at(self.next_due());
             }
         } else if self.in_flight == 0 {
             self.phase = Phase::Ending;
             self.ending = now;
             self.end(wish);
         }
-        Ok(())
+    }
+
+    fn next_due(&self) -> u64 {
+        self.began + self.sent * self.plan.pace_ns
     }
 
     fn ended(&mut self, answer: &[u8], now: u64, wish: &mut Wish) -> Result<()> {
@@ -236,14 +256,17 @@ impl Client for Producer {
     fn answered(&mut self, answer: &[u8], now: u64, wish: &mut Wish) -> Result<()> {
         match self.phase {
             Phase::Ending => self.ended(answer, now, wish),
-            Phase::Waiting | Phase::Beginning | Phase::Producing => self.produced(answer, now, wish),
+            Phase::Waiting | Phase::Beginning | Phase::Producing | Phase::Pacing => {
+                self.produced(answer, now, wish)
+            }
         }
     }
 
-    fn woken(&mut self, _now: u64, wish: &mut Wish) -> Result<()> {
+    fn woken(&mut self, now: u64, wish: &mut Wish) -> Result<()> {
         match self.phase {
             Phase::Ending => self.end(wish),
             Phase::Waiting => self.begin(self.due, wish),
+            Phase::Pacing => self.go_on_producing(now, wish),
             // It began when it was wanted.
             Phase::Beginning | Phase::Producing => self.begin(self.began, wish),
         }
@@ -297,6 +320,11 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
         true => (producers as f64 / rate * 1e9) as u64,
         false => 0,
     };
+    let bytes_per_second: f64 = arguments.get("bytes-per-second", 0.0)?;
+    let pace_ns = match bytes_per_second > 0.0 {
+        true => (producers * batch_records * record_size) as f64 / bytes_per_second * 1e9,
+        false => 0.0,
+    };
     let plan = Rc::new(Plan {
         topic: arguments.require("topic")?,
         partitions: arguments.get("partitions", 1)?,
@@ -305,6 +333,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
         record_size,
         in_flight: arguments.get("in-flight", 5)?,
         interval_ns: interval_ms * 1_000_000,
+        pace_ns: pace_ns as u64,
         period_ns,
         seconds: arguments.get("seconds", 5.0)?,
     });
@@ -332,6 +361,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
             producer_epoch,
             sequence: 0,
             in_flight: 0,
+            sent: 0,
             phase: Phase::Beginning,
             began: 0,
             ending: 0,
