@@ -138,7 +138,7 @@ class _Writer:
         if kind == "uuid":
             return value.bytes
         if kind == "string":
-            data = None if value is None else value.encode()
+            data = None if value is None else value.encode(errors="surrogateescape")
             return self.length(None if data is None else len(data), "h") + (data or b"")
         if kind in ("bytes", "records"):
             return self.length(None if value is None else len(value), "i") + (value or b"")
@@ -256,7 +256,7 @@ class Connection:
     def send(self, name, version, **fields):
         message = MESSAGES[name + "Request"]
         self.correlation += 1
-        client_id = self.client_id.encode()
+        client_id = self.client_id.encode(errors="surrogateescape")
         header = struct.pack(">hhih", message.key, version, self.correlation, len(client_id)) + client_id
         if message.is_flexible(version):
             header += b"\0"

@@ -4,7 +4,7 @@
 //! body that does not decode close the connection; only ApiVersions out of its range is answered, in version 0 (KIP-511).
 //!
 //! Bytes are checked against the request's layout before a decoder sees them (see `protocol::layout`), so that no count or length
-//! that they name is ever reserved on trust.
+//! that they name is ever reserved on trust. What is not UTF-8 in strings is replaced first, as Java does when it reads them.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::reply::{EncodeError, ResponseHead};
 use super::{
     Answer, ApiError, Broker, ConnectionContext, ErrorResponse, ListenerScope, Reply, RequestContext, table,
 };
-use crate::protocol::{ApiKey, Decodable, Encodable, StrBytes, WireError, layout};
+use crate::protocol::{ApiKey, Decodable, Encodable, StrBytes, WireError, java_text, layout};
 
 /// Elements of arrays that one request may carry: about 200 bytes of memory each, once decoded.
 const ELEMENTS_MAX: usize = 2_000_000;
@@ -90,7 +90,7 @@ impl RequestHead {
         }
         // A copy: the id outlives the frame (group members keep it), which may be megabytes of records.
         // What is not UTF-8 is replaced, as Java does: there are clients that take another encoding for theirs.
-        let text = String::from_utf8_lossy(&frame[..length]).into_owned();
+        let text = java_text::decode(&frame[..length]);
         frame.advance(length);
         Ok(Some(StrBytes::from_string(text)))
     }
@@ -149,6 +149,10 @@ pub fn decode<T: Decodable>(api_key: ApiKey, version: i16, mut body: Bytes) -> R
         .map_err(|error: WireError| failed(error.to_string()))?;
     if checked.elements > ELEMENTS_MAX {
         return Err(failed(format!("{} elements are too many", checked.elements)));
+    }
+    if checked.invalid_strings > 0 {
+        let valid = layout::replace_invalid_text(api_key.code(), version, &body);
+        body = Bytes::from(valid.map_err(|error| failed(error.to_string()))?);
     }
     T::decode(&mut body, version).map_err(|error| failed(error.to_string()))
 }

@@ -1,8 +1,11 @@
 //! The layout of every message as data, and a walk over untrusted bytes that proves them decodable without reserving
-//! anything: lengths and counts fit what is there, nulls stand only where allowed, strings are UTF-8.
+//! anything: lengths and counts fit what is there, nulls stand only where allowed. Strings that are not UTF-8 are counted:
+//! Kafka replaces what is wrong in them, [`Layout::replace_invalid_text`] makes the body that it would have seen.
 //!
-//! The router calls [`check_request`] before any decoder sees a body.
+//! The router calls [`check_request`] before any decoder sees a body. Nothing but strings is ever changed, and what is valid
+//! costs no more than the check.
 
+use super::java_text;
 use super::wire::WireError;
 
 /// Type of a field.
@@ -54,6 +57,17 @@ pub fn check_request(api_key: i16, version: i16, body: &[u8]) -> Result<Checked,
     }
 }
 
+/// A request's body with U+FFFD for what is not UTF-8 in its strings.
+pub fn replace_invalid_text(api_key: i16, version: i16, body: &[u8]) -> Result<Vec<u8>, WireError> {
+    match request(api_key) {
+        Some(layout) => layout.replace_invalid_text(version, body),
+        None => Err(WireError::UnsupportedVersion {
+            message: "an unknown request",
+            version,
+        }),
+    }
+}
+
 /// What a walk found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Checked {
@@ -61,11 +75,29 @@ pub struct Checked {
     pub elements: usize,
     /// Bytes behind the message; Kafka does not mind them.
     pub trailing: usize,
+    /// Strings that are not UTF-8: no decoder takes them.
+    pub invalid_strings: usize,
 }
 
 impl Layout {
     /// Walks over the whole of `body`.
     pub fn check(&self, version: i16, body: &[u8]) -> Result<Checked, WireError> {
+        self.walk(version, body, None).map(|walk| walk.checked)
+    }
+
+    /// `body`, which the check has passed, with U+FFFD for what is not UTF-8 in its strings. An error if one of them gets too
+    /// long to be written: Kafka reads it, and cannot name it in its answer.
+    pub fn replace_invalid_text(&self, version: i16, body: &[u8]) -> Result<Vec<u8>, WireError> {
+        let copy = Copy {
+            out: Vec::with_capacity(body.len() + body.len() / 8),
+            copied: 0,
+        };
+        let mut walk = self.walk(version, body, Some(copy))?;
+        walk.copy_to(body.len());
+        Ok(walk.copy.map(|copy| copy.out).unwrap_or_default())
+    }
+
+    fn walk<'a>(&self, version: i16, body: &'a [u8], copy: Option<Copy>) -> Result<Walk<'a>, WireError> {
         if !within(self.versions, version) {
             return Err(WireError::UnsupportedVersion {
                 message: self.name,
@@ -73,14 +105,16 @@ impl Layout {
             });
         }
         let mut walk = Walk {
+            body,
             left: body,
             version,
             flexible: version >= self.first_flexible_version,
             checked: Checked::default(),
+            copy,
         };
         walk.fields(self.fields)?;
         walk.checked.trailing = walk.left.len();
-        Ok(walk.checked)
+        Ok(walk)
     }
 }
 
@@ -89,10 +123,28 @@ pub(super) fn within(versions: (i16, i16), version: i16) -> bool {
 }
 
 struct Walk<'a> {
+    body: &'a [u8],
     left: &'a [u8],
     version: i16,
     flexible: bool,
     checked: Checked,
+    copy: Option<Copy>,
+}
+
+/// The body as it is written anew.
+#[derive(Default)]
+struct Copy {
+    out: Vec<u8>,
+    /// How much of the body is in it.
+    copied: usize,
+}
+
+fn put_unsigned_varint(out: &mut Vec<u8>, mut value: usize) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
 }
 
 impl<'a> Walk<'a> {
@@ -106,6 +158,53 @@ impl<'a> Walk<'a> {
                 needed,
                 left: self.left.len(),
             }),
+        }
+    }
+
+    /// In the body; tagged values are slices of it, too.
+    fn position(&self) -> usize {
+        self.left.as_ptr() as usize - self.body.as_ptr() as usize
+    }
+
+    fn copy_to(&mut self, position: usize) {
+        if let Some(copy) = &mut self.copy {
+            copy.out.extend_from_slice(&self.body[copy.copied..position]);
+            copy.copied = position;
+        }
+    }
+
+    /// Instead of the string whose length is at `length_at`: `text`, which has just been read, made valid.
+    fn copy_replaced(&mut self, length_at: usize, text: &[u8]) -> Result<(), WireError> {
+        self.copy_to(length_at);
+        let (flexible, position) = (self.flexible, self.position());
+        let Some(copy) = &mut self.copy else { return Ok(()) };
+        let text = java_text::decode(text);
+        let length = i16::try_from(text.len()).map_err(|_| WireError::TooLong(text.len()))?;
+        match flexible {
+            true => put_unsigned_varint(&mut copy.out, text.len() + 1),
+            false => copy.out.extend(length.to_be_bytes()),
+        }
+        copy.out.extend(text.as_bytes());
+        copy.copied = position;
+        Ok(())
+    }
+
+    /// A tagged value has its size in front, which is known when it is written: it gets a copy of its own.
+    fn begin_tagged(&mut self, length_at: usize) -> Option<Vec<u8>> {
+        self.copy_to(length_at);
+        let copied = self.position();
+        let copy = self.copy.as_mut()?;
+        copy.copied = copied;
+        Some(std::mem::take(&mut copy.out))
+    }
+
+    /// `self.left` is what is behind the value.
+    fn end_tagged(&mut self, outer: Option<Vec<u8>>) {
+        self.copy_to(self.position());
+        if let (Some(copy), Some(outer)) = (&mut self.copy, outer) {
+            let value = std::mem::replace(&mut copy.out, outer);
+            put_unsigned_varint(&mut copy.out, value.len());
+            copy.out.extend(value);
         }
     }
 
@@ -155,6 +254,7 @@ impl<'a> Walk<'a> {
     fn tagged(&mut self, fields: &'static [Field]) -> Result<(), WireError> {
         for _ in 0..self.unsigned_varint()? {
             let tag = self.unsigned_varint()?;
+            let length_at = self.position();
             let length = self.unsigned_varint()? as usize;
             let value = self.take(length)?;
             let known = fields
@@ -162,6 +262,7 @@ impl<'a> Walk<'a> {
                 .find(|field| field.tag == Some(tag) && within(field.versions, self.version));
             let Some(field) = known else { continue };
             let after = std::mem::replace(&mut self.left, value);
+            let outer = self.begin_tagged(length_at);
             let nullable = within(field.nullable, self.version);
             match field.kind {
                 // Null structs are written differently in tagged fields.
@@ -175,6 +276,7 @@ impl<'a> Walk<'a> {
                 0 => {}
                 left => return Err(WireError::Trailing { left }),
             }
+            self.end_tagged(outer);
         }
         Ok(())
     }
@@ -187,13 +289,15 @@ impl<'a> Walk<'a> {
             Kind::Int64 | Kind::Float64 => self.take(8)?,
             Kind::Uuid => self.take(16)?,
             Kind::String => {
+                let length_at = self.position();
                 let length = self.length(true, nullable)?.unwrap_or(0);
                 if length > i16::MAX as usize {
                     return Err(WireError::BadLength(length as i64));
                 }
                 let text = self.take(length)?;
                 if std::str::from_utf8(text).is_err() {
-                    return Err(WireError::NotUtf8);
+                    self.checked.invalid_strings += 1;
+                    self.copy_replaced(length_at, text)?;
                 }
                 text
             }

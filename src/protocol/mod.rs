@@ -9,6 +9,7 @@
 pub mod api_error;
 pub mod api_key;
 pub mod error_code;
+pub mod java_text;
 pub mod layout;
 pub mod messages;
 pub mod records;

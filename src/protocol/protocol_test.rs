@@ -213,10 +213,17 @@ fn random_message_of_every_version_survives_a_round_trip() {
 #[test]
 fn damaged_message_is_refused_by_the_check_or_decodes() {
     let mut random = fastrand::Rng::with_seed(7);
+    let mut replaced = 0;
     for (layout, round_trip) in round_trips() {
         for version in layout.versions.0..=layout.versions.1 {
             for seed in 0..20 {
                 let mut bytes = Random::message(&layout, version, seed).to_vec();
+                // In strings, mostly.
+                for at in (1..bytes.len()).filter(|_| seed % 2 == 0) {
+                    if bytes[at - 1..=at] == *b"ab" {
+                        bytes[at] = 0xff;
+                    }
+                }
                 for _ in 0..random.usize(1..4) {
                     if !bytes.is_empty() {
                         let at = random.usize(..bytes.len());
@@ -224,8 +231,25 @@ fn damaged_message_is_refused_by_the_check_or_decodes() {
                     }
                 }
                 bytes.truncate(random.usize(..=bytes.len()));
-                if layout.check(version, &bytes).is_ok()
-                    && let Err(error) = round_trip(&Bytes::from(bytes.clone()), version)
+                let Ok(checked) = layout.check(version, &bytes) else {
+                    continue;
+                };
+                if checked.invalid_strings > 0 {
+                    replaced += 1;
+                    bytes = layout.replace_invalid_text(version, &bytes).unwrap();
+                    let now_valid = layout::Checked {
+                        invalid_strings: 0,
+                        ..checked
+                    };
+                    assert_eq!(
+                        layout.check(version, &bytes),
+                        Ok(now_valid),
+                        "{} v{version}",
+                        layout.name
+                    );
+                }
+                bytes.truncate(bytes.len() - checked.trailing);
+                if let Err(error) = round_trip(&Bytes::from(bytes.clone()), version)
                     // What came may not be writable again: a tag twice, a default that was spelled out.
                     && error.starts_with("decode")
                 {
@@ -237,6 +261,75 @@ fn damaged_message_is_refused_by_the_check_or_decodes() {
             }
         }
     }
+    assert!(replaced > 50, "only {replaced} had strings that are not UTF-8");
+}
+
+/// A nullable string, bytes, and in a tagged field an array of structs with a string: the size of the field changes, too.
+static ODD_FIELDS: [Field; 4] = [
+    odd_field("text", Kind::String, None),
+    odd_field("bytes", Kind::Bytes, None),
+    odd_field("number", Kind::Int8, None),
+    odd_field(
+        "tagged",
+        Kind::Array(&Kind::Struct(&[odd_field("inner", Kind::String, None)])),
+        Some(3),
+    ),
+];
+
+const fn odd_field(name: &'static str, kind: Kind, tag: Option<u32>) -> Field {
+    Field {
+        name,
+        kind,
+        versions: (0, 1),
+        nullable: (0, -1),
+        tag,
+    }
+}
+
+const ODD: Layout = Layout {
+    name: "Odd",
+    versions: (0, 1),
+    first_flexible_version: 1,
+    fields: &ODD_FIELDS,
+};
+
+#[test]
+fn string_that_is_not_utf_8_is_replaced_as_java_does_and_nothing_else_is() {
+    let classic = [0, 3, b'a', 0xff, b'b', 0, 0, 0, 2, 0xff, 0xfe, 7, 0xff];
+    let checked = ODD.check(0, &classic).unwrap();
+    assert_eq!((checked.invalid_strings, checked.trailing), (1, 1));
+    let expected = [
+        0, 5, b'a', 0xef, 0xbf, 0xbd, b'b', 0, 0, 0, 2, 0xff, 0xfe, 7, 0xff,
+    ];
+    assert_eq!(ODD.replace_invalid_text(0, &classic).unwrap(), expected);
+}
+
+#[test]
+fn string_that_is_not_utf_8_in_a_tagged_field_changes_the_sizes_around_it() {
+    // A valid text, bytes, 7; tag 9 is unknown, tag 3 has an array of two structs, whose second string is wrong.
+    let tagged = [3, 2, b'x', 0, 3, 0xff, 0xff, 0];
+    let mut body = vec![2, b'a', 2, 0xff, 7, 2, 9, 1, 0xff, 3, tagged.len() as u8];
+    body.extend(tagged);
+    body.push(0xff);
+    assert_eq!(ODD.check(1, &body).unwrap().invalid_strings, 1);
+    let tagged = [3, 2, b'x', 0, 7, 0xef, 0xbf, 0xbd, 0xef, 0xbf, 0xbd, 0];
+    let mut expected = vec![2, b'a', 2, 0xff, 7, 2, 9, 1, 0xff, 3, tagged.len() as u8];
+    expected.extend(tagged);
+    expected.push(0xff);
+    assert_eq!(ODD.replace_invalid_text(1, &body).unwrap(), expected);
+}
+
+#[test]
+fn string_that_gets_too_long_for_an_answer_is_refused() {
+    let length = i16::MAX;
+    let mut body = length.to_be_bytes().to_vec();
+    body.extend(std::iter::repeat_n(0xff, length as usize));
+    body.extend([0, 0, 0, 0, 7]);
+    assert_eq!(ODD.check(0, &body).unwrap().invalid_strings, 1);
+    assert_eq!(
+        ODD.replace_invalid_text(0, &body),
+        Err(WireError::TooLong(3 * length as usize))
+    );
 }
 
 #[test]
