@@ -2,9 +2,9 @@
 //!
 //! An idle connection holds no buffer: small reads go through the stack, and what is read beyond a frame waits in `ahead`, which
 //! is given up once empty. A client that sends large frames sends more of about that size: the next one is read into a buffer
-//! as large as the last, which then is the frame's, so that one call takes it all. Only what has arrived costs memory: a size
-//! that a client merely promises reserves no more than [`FIRST_RESERVE`]. [`FrameReader::next`] may be dropped at any await
-//! without losing a byte.
+//! as large as the last, which then is the frame's, so that one call takes it all; large ones are used again (`buffer_pool`).
+//! Only what has arrived costs memory: a size that a client merely promises reserves no more than [`FIRST_RESERVE`].
+//! [`FrameReader::next`] may be dropped at any await without losing a byte.
 
 use std::io;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::buffer_pool::{BufferPool, POOLED_FROM, SLACK};
 use super::connection_quota::RequestBytes;
 
 /// One read's share of the stack; also what a large frame is copied of at most.
@@ -39,6 +40,7 @@ pub enum FrameError {
 pub struct RequestMemory {
     total: usize,
     free: Option<Arc<Semaphore>>,
+    buffers: BufferPool,
 }
 
 impl RequestMemory {
@@ -48,6 +50,7 @@ impl RequestMemory {
         Self {
             total,
             free: (total > 0 && total < Semaphore::MAX_PERMITS).then(|| Arc::new(Semaphore::new(total))),
+            buffers: BufferPool::default(),
         }
     }
 
@@ -88,15 +91,21 @@ pub struct FrameBuffer {
     partial: Option<Partial>,
     /// The last frame's size.
     last_size: usize,
+    buffers: BufferPool,
 }
 
 impl FrameBuffer {
     pub fn new(max_size: usize) -> Self {
+        Self::with_buffers(max_size, BufferPool::default())
+    }
+
+    fn with_buffers(max_size: usize, buffers: BufferPool) -> Self {
         Self {
             max_size,
             ahead: BytesMut::new(),
             partial: None,
             last_size: 0,
+            buffers,
         }
     }
 
@@ -121,19 +130,29 @@ impl FrameBuffer {
         self.ahead.advance(SIZE_PREFIX);
         self.last_size = size;
         let here = self.ahead.len().min(size);
+        let is_all = here == self.ahead.len();
+        let room = self.ahead.capacity();
         // What came in a buffer of the frame's own stays there, unless it would keep much more from being freed.
-        let buffer = if here > SMALL_READ && here >= self.ahead.capacity() / 2 {
+        let has_come = here > SMALL_READ && here >= room / 2;
+        let has_room = is_all && room >= size.min(FIRST_RESERVE) && size >= room / 2;
+        let buffer = if is_all && (has_come || has_room) {
+            std::mem::take(&mut self.ahead)
+        } else if has_come {
             self.ahead.split_to(here)
         } else {
-            let mut buffer = BytesMut::with_capacity(size.min(FIRST_RESERVE));
+            let mut buffer = self.buffers.take(size.min(FIRST_RESERVE - SLACK));
             buffer.extend_from_slice(&self.ahead[..here]);
             self.ahead.advance(here);
             buffer
         };
         if self.ahead.is_empty() {
-            self.ahead = BytesMut::new();
+            self.give_up_ahead();
         }
         self.partial = Some(Partial { size, buffer, memory });
+    }
+
+    fn give_up_ahead(&mut self) {
+        self.buffers.give_back(std::mem::take(&mut self.ahead));
     }
 
     /// The frame that is whole, once.
@@ -141,7 +160,7 @@ impl FrameBuffer {
         let is_whole = |partial: &mut Partial| partial.buffer.len() == partial.size;
         let partial = self.partial.take_if(is_whole)?;
         Some(Frame {
-            bytes: partial.buffer.freeze(),
+            bytes: self.buffers.lend(partial.buffer),
             memory: partial.memory,
         })
     }
@@ -167,11 +186,11 @@ impl FrameBuffer {
         let Some(partial) = &mut self.partial else {
             let expected = SIZE_PREFIX + self.last_size.min(FIRST_RESERVE);
             if may_expect && expected > SMALL_READ && self.ahead.is_empty() {
-                self.ahead.reserve(expected);
+                self.ahead = self.buffers.take(expected);
                 let mut limited = BufMut::limit(&mut self.ahead, expected);
                 let result = stream.try_read_buf(&mut limited);
                 if self.ahead.is_empty() {
-                    self.ahead = BytesMut::new();
+                    self.give_up_ahead();
                 }
                 return result;
             }
@@ -201,7 +220,7 @@ pub struct FrameReader {
 impl FrameReader {
     pub fn new(max_size: usize, memory: RequestMemory) -> Self {
         Self {
-            buffer: FrameBuffer::new(max_size),
+            buffer: FrameBuffer::with_buffers(max_size, memory.buffers.clone()),
             memory,
             bytes_moved: Arc::default(),
         }
@@ -284,6 +303,15 @@ impl FrameReader {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for FrameReader {
+    /// A client that sent large requests sends no more: what its buffers hold is freed. Those of others get new ones.
+    fn drop(&mut self) {
+        if self.buffer.last_size >= POOLED_FROM {
+            self.memory.buffers.clear();
         }
     }
 }

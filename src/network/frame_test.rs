@@ -80,3 +80,96 @@ fn promised_size_reserves_no_more_than_the_first_share() {
     assert!(buffer.partial.as_ref().unwrap().buffer.capacity() <= FIRST_RESERVE);
     assert_eq!(buffer.ahead.capacity(), 0);
 }
+
+/// Bytes that tell frame from frame, and place from place.
+fn pattern(number: usize, size: usize) -> Vec<u8> {
+    (0..size).map(|place| (number * 31 + place / 7) as u8).collect()
+}
+
+async fn reader_of(
+    sent: Vec<Vec<u8>>,
+    chunk: usize,
+) -> (FrameReader, TcpStream, RequestBytes, std::thread::JoinHandle<()>) {
+    use super::super::connection_quota::ConnectionQuota;
+    use std::io::Write;
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let writer = std::thread::spawn(move || {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let mut bytes = Vec::new();
+        for frame in &sent {
+            bytes.extend((frame.len() as i32).to_be_bytes());
+            bytes.extend(frame);
+        }
+        for part in bytes.chunks(chunk) {
+            stream.write_all(part).unwrap();
+        }
+    });
+    let (stream, peer) = listener.accept().await.unwrap();
+    let quota = ConnectionQuota::new(i32::MAX, i32::MAX, "", 10, usize::MAX).unwrap();
+    let slot = quota.admit(peer.ip(), false).await.unwrap();
+    let reader = FrameReader::new(usize::MAX, RequestMemory::new(-1));
+    (reader, stream, slot.request_bytes(), writer)
+}
+
+#[tokio::test]
+async fn large_frames_come_out_whole_while_parts_of_earlier_ones_are_kept() {
+    let mut random = fastrand::Rng::with_seed(9);
+    for round in 0..12 {
+        let largest = [3_000, 80_000, 300_000, 1_500_000][round % 4];
+        let sizes: Vec<usize> = (0..40)
+            .map(|_| {
+                if random.u8(..4) == 0 {
+                    random.usize(..5_000)
+                } else {
+                    random.usize(largest / 2..largest)
+                }
+            })
+            .collect();
+        let sent: Vec<Vec<u8>> = sizes
+            .iter()
+            .enumerate()
+            .map(|(number, size)| pattern(number, *size))
+            .collect();
+        let (mut reader, stream, mut held, writer) =
+            reader_of(sent.clone(), random.usize(2_000..400_000)).await;
+        let mut kept = Vec::new();
+        for (number, sent) in sent.iter().enumerate() {
+            let here = if random.bool() {
+                reader.next_if_here(&stream, &mut held)
+            } else {
+                None
+            };
+            let frame = match here {
+                Some(frame) => frame,
+                None => reader.next(&stream, &mut held).await.unwrap().unwrap(),
+            };
+            assert!(frame.bytes == sent, "frame {number} of round {round}");
+            if random.u8(..3) == 0 {
+                let from = random.usize(..=sent.len());
+                kept.push((number, from, frame.bytes.slice(from..)));
+            }
+        }
+        assert!(reader.next(&stream, &mut held).await.unwrap().is_none());
+        for (number, from, part) in &kept {
+            assert!(
+                part == &sent[*number][*from..],
+                "part of frame {number} of round {round}"
+            );
+        }
+        writer.join().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn large_frames_of_one_size_are_read_into_the_same_buffer() {
+    let sent: Vec<Vec<u8>> = (0..50).map(|number| pattern(number, 250_000)).collect();
+    let (mut reader, stream, mut held, writer) = reader_of(sent, 1_000_000).await;
+    let mut places = std::collections::HashSet::new();
+    while let Some(frame) = reader.next(&stream, &mut held).await.unwrap() {
+        places.insert(frame.bytes.as_ptr() as usize);
+    }
+    assert!(places.len() <= 6, "{places:?}");
+    writer.join().unwrap();
+}

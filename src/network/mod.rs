@@ -4,6 +4,7 @@
 //! socket_server     binds listeners, one accept loop each, shutdown
 //!   connection      one task a connection: frame -> handler -> answers in the order of the requests
 //!     frame         the next frame off the socket, into one buffer
+//!       buffer_pool large buffers of requests, used again
 //!     sendfile      a response onto the socket, file ranges by sendfile
 //!       cold_read   brings bytes that are not in the page cache there first, on other threads
 //!   connection_quota   max.connections, max.connections.per.ip, memory of requests that come slowly
@@ -13,9 +14,11 @@
 //! ```
 //!
 //! Bounds: a connection has one request in work and at most [`connection::PENDING_ANSWERS_MAX`] answers waiting for their turn; an
-//! idle one holds no buffer; bytes of requests over all connections stay under `queued.max.request.bytes` and a share of the memory.
+//! idle one holds no buffer; bytes of requests over all connections stay under `queued.max.request.bytes` and a share of the memory; a few
+//! megabytes of buffers wait to be used again.
 //! A frame that cannot be one, or whose handler refuses it, closes that connection and no other.
 
+mod buffer_pool;
 mod cold_read;
 pub mod connection;
 pub mod connection_quota;
