@@ -11,11 +11,12 @@ use super::classic_group::ClassicGroup;
 use super::classic_group::ClassicGroupState::{Dead, Empty};
 use super::classic_join::Join;
 use super::config::GroupConfig;
-use super::consumer_protocol::TIMER_RETRY_MS;
 use super::consumer_records;
 use super::owned;
 use super::records::GroupRecord;
-use super::shard::{Group, GroupEffect, GroupOutcome, GroupPending, GroupReply, GroupShard, GroupTimer};
+use super::shard::{
+    Group, GroupEffect, GroupOutcome, GroupPending, GroupReply, GroupShard, GroupTimer, TIMER_RETRY_MS,
+};
 use crate::coordinator::runtime::shard::{Effect, OperationContext, Token};
 use crate::protocol::messages::leave_group_request::MemberIdentity;
 use crate::protocol::messages::{

@@ -6,7 +6,8 @@
 //!   classic_protocol* the classic protocol's requests and timers on it
 //!     classic_join* classic_rebalance*   its rules
 //!   classic_group*  one classic group: members, protocols, generation, the states and their transitions
-//!   consumer_protocol*  the consumer protocol's requests and timers (KIP-848)
+//!   consumer_groups*    the consumer protocol's requests and timers (KIP-848): which group, in and out of it
+//!   consumer_protocol*  one such operation on its group
 //!     consumer_regexes* subscriptions by pattern      consumer_classic* members of the classic protocol among others
 //!     consumer_migration*  from the classic protocol and back   consumer_requests, consumer_describe*   judging, telling
 //!   consumer_group* consumer_member*   one consumer group, one member
@@ -32,6 +33,7 @@ pub mod config;
 mod consumer_classic;
 mod consumer_describe;
 pub mod consumer_group;
+mod consumer_groups;
 pub mod consumer_member;
 mod consumer_migration;
 pub mod consumer_protocol;

@@ -46,6 +46,9 @@ pub enum GroupReply {
     Sync(SyncGroupResponse),
 }
 
+/// A timer whose records could not be written fires again after this long.
+pub(super) const TIMER_RETRY_MS: i64 = 500;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupTimer {
     /// A member has not shown that it lives.
