@@ -107,6 +107,24 @@ impl Transaction {
     }
 }
 
+/// A consumer that reads what its group gives it, outside of transactions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    pub consumer: ClientId,
+    pub group: String,
+    /// The same for all members of a group.
+    pub isolation: Isolation,
+}
+
+/// Where a group stood once everything had ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupOffset {
+    pub group: String,
+    pub key: Key,
+    /// 0: as it began. `None`: there is none, though every group of a run begins with one.
+    pub offset: Option<i64>,
+}
+
 /// All of a partition, read once everything had ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinalRead {
@@ -128,7 +146,10 @@ pub enum Body {
     Poll(Poll),
     /// The consumer may go on anywhere: it was assigned, revoked or moved.
     Repositioned(ClientId),
+    /// Before its first poll.
+    Member(Member),
     FinalRead(FinalRead),
+    GroupOffset(GroupOffset),
     /// For the reader of a history: a kill, a restart.
     Event(String),
 }

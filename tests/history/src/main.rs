@@ -108,6 +108,8 @@ mod live {
         if counts.transactions_committed < least
             || counts.inputs_processed < least
             || counts.reads < least
+            || counts.records_given < least
+            || counts.group_offsets == 0
             || misses_unknown
         {
             keep(&run.history, settings.seed)?;

@@ -12,6 +12,8 @@ pub const KEYS: u16 = 4;
 pub const INPUT: Key = key(0);
 pub const OUTPUT: Key = key(3);
 pub const GROUP: &str = "group";
+/// Its members only read.
+pub const READERS: &str = "readers";
 
 pub const fn key(partition: u16) -> Key {
     Key { topic: 0, partition }
@@ -43,6 +45,24 @@ struct Consumer {
     id: ClientId,
     isolation: Isolation,
     positions: BTreeMap<Key, i64>,
+}
+
+/// Two members share the partitions, until they change them or one dies.
+struct Readers {
+    rng: Rng,
+    members: [Consumer; 2],
+    is_turned: bool,
+    /// Behind what members were given since they have their partitions.
+    stored: BTreeMap<Key, i64>,
+    committed: BTreeMap<Key, i64>,
+}
+
+impl Readers {
+    fn keys(&self, member: usize) -> Vec<Key> {
+        let turn = usize::from(self.is_turned);
+        let partitions = (0..KEYS).filter(|partition| (usize::from(*partition) + turn) % 2 == member);
+        partitions.map(key).collect()
+    }
 }
 
 pub struct Model {
@@ -219,17 +239,107 @@ impl Model {
         for _ in &poll.reads {
             self.send_in(&mut open, OUTPUT);
         }
-        let empty = poll.reads.is_empty();
+        let consumed_to = poll.reads.last().map(|read| read.offset + 1);
         open.transaction.steps.push(Step::Poll(poll));
-        if empty {
+        let Some(consumed_to) = consumed_to else {
             self.writers[open.writer] = State::Aborted;
             return;
-        }
+        };
         if self.end(open) {
-            self.group_position = consumer.positions[&INPUT];
+            self.group_position = consumed_to;
         } else {
             let now = self.tick();
             self.record(consumer.id, now, Outcome::Ok, Body::Repositioned(consumer.id));
+        }
+    }
+
+    fn readers(&mut self, seed: u64) -> Readers {
+        let members = [(); 2].map(|()| self.consumer(Isolation::ReadCommitted));
+        for member in &members {
+            self.join(member.id);
+        }
+        Readers {
+            rng: Rng::with_seed(seed),
+            members,
+            is_turned: false,
+            stored: BTreeMap::new(),
+            committed: (0..KEYS).map(|partition| (key(partition), 0)).collect(),
+        }
+    }
+
+    fn join(&mut self, consumer: ClientId) {
+        let member = Member {
+            consumer,
+            group: READERS.to_owned(),
+            isolation: Isolation::ReadCommitted,
+        };
+        let now = self.tick();
+        self.record(consumer, now, Outcome::Ok, Body::Member(member));
+    }
+
+    /// A member polls, commits, or the group moves.
+    fn group_turn(&mut self, readers: &mut Readers) {
+        let number = readers.rng.usize(..2);
+        match readers.rng.u8(..10) {
+            0..=6 => {
+                let invoked = self.tick();
+                let mut reads = Vec::new();
+                for key in readers.keys(number) {
+                    let limit = readers.rng.usize(1..5);
+                    let position = readers.members[number]
+                        .positions
+                        .entry(key)
+                        .or_insert(readers.committed[&key]);
+                    let (found, next) = self.read(key, *position, Isolation::ReadCommitted, limit);
+                    *position = next;
+                    readers
+                        .stored
+                        .extend(found.last().map(|read| (key, read.offset + 1)));
+                    reads.extend(found);
+                }
+                let poll = Poll {
+                    consumer: readers.members[number].id,
+                    isolation: Isolation::ReadCommitted,
+                    completed: self.tick(),
+                    reads,
+                };
+                self.record(poll.consumer, invoked, Outcome::Ok, Body::Poll(poll));
+            }
+            7..=8 => readers.committed.extend(&readers.stored),
+            _ => self.rebalance(readers, number),
+        }
+    }
+
+    fn rebalance(&mut self, readers: &mut Readers, died: usize) {
+        if readers.rng.bool() {
+            readers.committed.extend(&readers.stored);
+            readers.is_turned = !readers.is_turned;
+        } else {
+            readers.members[died].id = self.client();
+            self.join(readers.members[died].id);
+        }
+        readers.stored.clear();
+        for member in &mut readers.members {
+            member.positions.clear();
+            let now = self.tick();
+            self.record(member.id, now, Outcome::Ok, Body::Repositioned(member.id));
+        }
+    }
+
+    fn ask_for_offsets(&mut self, readers: &Readers) {
+        let offset = |group: &str, key, offset| GroupOffset {
+            group: group.to_owned(),
+            key,
+            offset: Some(offset),
+        };
+        let readers_offsets = readers.committed.iter();
+        let mut offsets: Vec<GroupOffset> = readers_offsets
+            .map(|(key, committed)| offset(READERS, *key, *committed))
+            .collect();
+        offsets.push(offset(GROUP, INPUT, self.group_position));
+        for offset in offsets {
+            let now = self.tick();
+            self.record(0, now, Outcome::Ok, Body::GroupOffset(offset));
         }
     }
 
@@ -260,7 +370,7 @@ impl Model {
         }
     }
 
-    fn run(&mut self, turns: usize) {
+    fn run(&mut self, seed: u64, turns: usize) {
         let all: Vec<Key> = (0..KEYS).map(key).collect();
         let isolations = [Isolation::ReadCommitted, Isolation::ReadUncommitted];
         let mut consumers = isolations.map(|isolation| self.consumer(isolation));
@@ -270,7 +380,11 @@ impl Model {
         let ids = ["a", "b", "c"];
         let mut clients = ids.map(|_| self.client());
         let mut open: [Option<Open>; 3] = [None, None, None];
+        let mut readers = self.readers(seed);
         for _ in 0..turns {
+            if readers.rng.bool() {
+                self.group_turn(&mut readers);
+            }
             match self.rng.u8(..10) {
                 0..=1 => {
                     let sender = senders[self.rng.usize(..2)];
@@ -313,12 +427,13 @@ impl Model {
             self.end(ongoing);
         }
         self.read_finally();
+        self.ask_for_offsets(&readers);
     }
 }
 
 pub fn good_history(seed: u64) -> History {
     let mut model = Model::new(seed);
-    model.run(600);
+    model.run(seed, 600);
     model.history
 }
 
@@ -345,6 +460,8 @@ fn histories_of_a_right_log_have_something_of_everything() {
         counts.inputs_processed > 20 && counts.dependencies > 20,
         "{counts:?}"
     );
+    assert!(counts.records_given > 50, "{counts:?}");
+    assert_eq!(counts.group_offsets, usize::from(KEYS) + 1);
     assert!(
         counts.records_uncommitted > counts.records_committed,
         "{counts:?}"

@@ -72,7 +72,11 @@ pub fn all_reads(history: &History) -> impl Iterator<Item = (&Read, Isolation, O
                     .collect()
             }
             Body::FinalRead(read) => vec![(&read.reads, read.isolation, None)],
-            Body::Send(_) | Body::Repositioned(_) | Body::Event(_) => Vec::new(),
+            Body::Send(_)
+            | Body::Repositioned(_)
+            | Body::Member(_)
+            | Body::GroupOffset(_)
+            | Body::Event(_) => Vec::new(),
         };
         let reads = parts.into_iter();
         reads.flat_map(|(reads, isolation, at)| reads.iter().map(move |read| (read, isolation, at)))
@@ -177,7 +181,12 @@ fn writes(history: &History) -> HashMap<Value, Write<'_>> {
                     writes.insert(send.value, write(send, Some(transaction)));
                 }
             }
-            Body::Poll(_) | Body::Repositioned(_) | Body::FinalRead(_) | Body::Event(_) => {}
+            Body::Poll(_)
+            | Body::Repositioned(_)
+            | Body::Member(_)
+            | Body::FinalRead(_)
+            | Body::GroupOffset(_)
+            | Body::Event(_) => {}
         }
     }
     writes

@@ -4,7 +4,8 @@
 //! index    what every part needs: writes by value and what became of them, where records lie
 //! writes   lost, torn, doubled, reordered, two values at one offset, ends that are never reached
 //! reads    of what was aborted (G1a), was not yet decided (G1b) or was never written; polls that go back or leave out
-//! groups   what a group's transactions consumed: each input once
+//! groups   what a group's transactions consumed: each input once; what its members were given: each record once at least;
+//!          and that its offsets say so
 //! cycles   transactions that depend on each other in a circle (G0, G1c)
 //! ```
 //!
@@ -52,6 +53,12 @@ pub enum Kind {
     ProcessedTwice,
     /// A group went past an input that no committed transaction consumed.
     Unprocessed,
+    /// A group went past a record that none of its members was given.
+    Unread,
+    /// A group's offset is before what its committed transactions consumed, or is gone.
+    LostCommit,
+    /// A group's offset is not behind anything that it consumed.
+    InventedCommit,
     /// G0: transactions of one transactional id, which come one after the other, lie in a circle.
     WriteCycle,
     /// G1c: the same with what transactions read of each other.
@@ -81,6 +88,10 @@ pub struct Counts {
     /// The same for read_uncommitted.
     pub records_uncommitted: usize,
     pub inputs_processed: usize,
+    /// Records that members of groups were given outside of transactions.
+    pub records_given: usize,
+    /// Offsets of groups at the end.
+    pub group_offsets: usize,
     pub dependencies: usize,
     /// Groups of transactions whose writes interleave; Kafka does not forbid it.
     pub interleaved: usize,

@@ -1,8 +1,8 @@
 //! The judge is shown to be able to condemn: a good history is spoilt in one way, and exactly that is found.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::good_history_test::{GROUP, INPUT, good_history, key};
+use super::good_history_test::{GROUP, INPUT, READERS, good_history, key};
 use super::{Kind, check};
 use crate::history::*;
 
@@ -474,11 +474,12 @@ fn a_consumer_that_was_moved_may_read_again() {
 fn a_consumer_that_leaves_out_a_record_has_skipped_it() {
     for isolation in [Isolation::ReadCommitted, Isolation::ReadUncommitted] {
         let history = spoilt(|history| {
+            let members = members(history);
             let operation = history
                 .operations
                 .iter_mut()
                 .find_map(|operation| match &mut operation.body {
-                    Body::Poll(poll) if poll.isolation == isolation => {
+                    Body::Poll(poll) if poll.isolation == isolation && !members.contains(&poll.consumer) => {
                         let run = poll
                             .reads
                             .windows(3)
@@ -533,6 +534,118 @@ fn an_input_of_no_committed_transaction_is_unprocessed() {
         });
     });
     assert_found(&history, &[Kind::Unprocessed]);
+}
+
+/// Consumers of the group whose members only read.
+fn members(history: &History) -> BTreeSet<ClientId> {
+    let operations = history.operations.iter();
+    let members = operations.filter_map(|operation| match &operation.body {
+        Body::Member(member) => Some(member.consumer),
+        _ => None,
+    });
+    members.collect()
+}
+
+/// A record that one poll of one member told of, the first of this poll; taken out of it.
+fn pass_over_a_record(history: &mut History) -> (ClientId, Time, Read) {
+    let members = members(history);
+    let mut times_given: BTreeMap<(Key, i64), usize> = BTreeMap::new();
+    let polls = history
+        .operations
+        .iter_mut()
+        .filter_map(|operation| match &mut operation.body {
+            Body::Poll(poll) if members.contains(&poll.consumer) => Some(poll),
+            _ => None,
+        });
+    let mut polls: Vec<&mut Poll> = polls.collect();
+    for read in polls.iter().flat_map(|poll| &poll.reads) {
+        *times_given.entry((read.key, read.offset)).or_default() += 1;
+    }
+    let is_only = |read: &Read| times_given[&(read.key, read.offset)] == 1;
+    let poll = polls
+        .iter_mut()
+        .find(|poll| {
+            poll.reads.len() > 1 && poll.reads[0].key == poll.reads[1].key && is_only(&poll.reads[0])
+        })
+        .unwrap();
+    let read = poll.reads.remove(0);
+    (poll.consumer, poll.completed - 1, read)
+}
+
+/// As when the offset that a group had committed is too high: the member begins behind what nobody was given.
+#[test]
+fn a_record_that_no_member_of_a_group_was_given_is_unread_although_the_consumer_was_moved() {
+    let history = spoilt(|history| {
+        let (consumer, moved_at, _) = pass_over_a_record(history);
+        history.operations.push(Operation {
+            client: consumer,
+            invoked: moved_at,
+            completed: Some(moved_at),
+            outcome: Outcome::Ok,
+            body: Body::Repositioned(consumer),
+        });
+    });
+    assert_found(&history, &[Kind::Unread]);
+}
+
+#[test]
+fn a_record_that_another_member_was_given_is_not_unread() {
+    let history = spoilt(|history| {
+        let (consumer, moved_at, read) = pass_over_a_record(history);
+        history.operations.push(Operation {
+            client: consumer,
+            invoked: moved_at,
+            completed: Some(moved_at),
+            outcome: Outcome::Ok,
+            body: Body::Repositioned(consumer),
+        });
+        read_by_stranger(history, Isolation::ReadCommitted, 1_000_000, read);
+        assert_eq!(kinds(history), BTreeSet::from([Kind::Unread]), "of no group");
+        let Body::Poll(poll) = &history.operations.last().unwrap().body else {
+            unreachable!()
+        };
+        let member = Member {
+            consumer: poll.consumer,
+            group: READERS.to_owned(),
+            isolation: Isolation::ReadCommitted,
+        };
+        history.operations.push(Operation {
+            client: poll.consumer,
+            invoked: 999_999,
+            completed: Some(999_999),
+            outcome: Outcome::Ok,
+            body: Body::Member(member),
+        });
+    });
+    assert_found(&history, &[]);
+}
+
+fn offset_of<'a>(history: &'a mut History, group: &str) -> &'a mut Option<i64> {
+    let found = history
+        .operations
+        .iter_mut()
+        .find_map(|operation| match &mut operation.body {
+            Body::GroupOffset(end) if end.group == group && end.key == INPUT => Some(&mut end.offset),
+            _ => None,
+        });
+    found.unwrap()
+}
+
+#[test]
+fn a_groups_offset_behind_records_that_nobody_was_given_is_invented_and_leaves_them_unread() {
+    let history = spoilt(|history| {
+        let end = final_reads(history).find(|read| read.key == INPUT).unwrap().end;
+        *offset_of(history, READERS) = Some(end + 1);
+    });
+    assert_found(&history, &[Kind::Unread, Kind::InventedCommit]);
+}
+
+#[test]
+fn a_groups_offset_that_is_gone_is_lost() {
+    for group in [READERS, GROUP] {
+        let history = spoilt(|history| *offset_of(history, group) = None);
+        assert_found(&history, &[Kind::LostCommit]);
+    }
 }
 
 /// A committed transaction with sends without acknowledgements: their places are told by the readers at the end.
@@ -685,4 +798,46 @@ fn a_circle_of_a_write_and_a_read_is_a_circular_flow() {
         },
     );
     assert_found(&history, &[Kind::CircularInformationFlow]);
+}
+
+/// A transaction of a group that consumed the first of `inputs`, and the group's offset at the end.
+fn consumed_first(inputs: &[Value], offset: Option<i64>) -> History {
+    let (x, y) = (key(0), key(1));
+    let sends: Vec<(Key, Value)> = inputs.iter().map(|value| (x, *value)).collect();
+    let mut consumes = transaction(2, "processor", 30, &[(y, 100)]);
+    let read = Read {
+        key: x,
+        offset: 0,
+        value: inputs[0],
+    };
+    poll_in(&mut consumes, 31, read);
+    if let Body::Transaction(transaction) = &mut consumes.body {
+        transaction.group = Some(GROUP.to_owned());
+    }
+    let end = GroupOffset {
+        group: GROUP.to_owned(),
+        key: x,
+        offset,
+    };
+    let mut operations = vec![transaction(1, "writer", 10, &sends), consumes];
+    operations.extend(at_the_end(x, inputs));
+    operations.extend(at_the_end(y, &[100]));
+    operations.push(Operation {
+        client: 0,
+        invoked: 1002,
+        completed: Some(1003),
+        outcome: Outcome::Ok,
+        body: Body::GroupOffset(end),
+    });
+    History { operations }
+}
+
+#[test]
+fn the_offset_of_a_group_is_right_behind_what_its_transactions_consumed() {
+    assert_found(&consumed_first(&[1, 2], Some(1)), &[]);
+    assert_found(&consumed_first(&[1, 2], Some(0)), &[Kind::LostCommit]);
+    let too_high = [Kind::Unprocessed, Kind::InventedCommit];
+    assert_found(&consumed_first(&[1, 2], Some(2)), &too_high);
+    // Also where no record lies in between.
+    assert_found(&consumed_first(&[1], Some(2)), &[Kind::InventedCommit]);
 }

@@ -62,7 +62,12 @@ fn consumers<'a>(index: &Index<'a>) -> BTreeMap<ClientId, Vec<(Time, Event<'a>)>
         match &operation.body {
             Body::Poll(poll) => polled(poll),
             Body::Transaction(transaction) => transaction.polls().for_each(&mut polled),
-            Body::Send(_) | Body::Repositioned(_) | Body::FinalRead(_) | Body::Event(_) => {}
+            Body::Send(_)
+            | Body::Repositioned(_)
+            | Body::Member(_)
+            | Body::FinalRead(_)
+            | Body::GroupOffset(_)
+            | Body::Event(_) => {}
         }
     }
     for operation in &index.history.operations {

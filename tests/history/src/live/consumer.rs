@@ -21,7 +21,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::{ClientConfig, ClientContext, Message, Offset, TopicPartitionList};
 
 use super::Surroundings;
-use crate::history::{Body, ClientId, Isolation, Key, Outcome, Poll, Read};
+use crate::history::{Body, ClientId, Isolation, Key, Member, Outcome, Poll, Read};
 
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -77,6 +77,8 @@ impl Reader {
             .set("auto.offset.reset", "earliest")
             .set("enable.auto.commit", if commits { "true" } else { "false" })
             .set("auto.commit.interval.ms", "500")
+            // What the client throws away while it is closed would count as read; see `store`.
+            .set("enable.auto.offset.store", "false")
             // Shorter than a node lives here: a member that left while its group was rebalanced is there again after a
             // death, and waited for.
             .set("session.timeout.ms", "6000")
@@ -123,6 +125,48 @@ impl Reader {
         let places: Vec<(Key, i64)> = keys.iter().map(|key| (*key, 0)).collect();
         let offsets = self.surroundings.offsets(&places)?;
         Ok(self.consumer.commit(&offsets, CommitMode::Sync)?)
+    }
+
+    /// What was read, and is in the history, may be committed.
+    pub fn store(&self, reads: &[Read]) {
+        for Read { key, offset, .. } in reads {
+            let topic = self.surroundings.topic(key.topic);
+            // Refused where the partition is another's by now: that one reads it again.
+            let _ = self
+                .consumer
+                .store_offset(&topic, i32::from(key.partition), *offset);
+        }
+    }
+
+    /// Where the group stands; nothing is pending any more when this succeeds.
+    pub fn committed(&self, keys: &[Key]) -> Result<Vec<(Key, Option<i64>)>> {
+        let mut asked = TopicPartitionList::new();
+        for key in keys {
+            asked.add_partition(&self.surroundings.topic(key.topic), i32::from(key.partition));
+        }
+        let told = self.consumer.committed_offsets(asked, CALL_PATIENCE)?;
+        let elements = told.elements();
+        let offsets = elements.iter().map(|element| {
+            element.error()?;
+            let key = self.surroundings.key(element.topic(), element.partition());
+            let offset = match element.offset() {
+                Offset::Offset(offset) => Some(offset),
+                _ => None,
+            };
+            Ok((key.context("a topic of another run")?, offset))
+        });
+        offsets.collect()
+    }
+
+    /// Reads for its group from now on.
+    pub fn joins(&self, group: &str) {
+        let recorder = &self.surroundings.recorder;
+        let member = Member {
+            consumer: self.client,
+            group: group.to_owned(),
+            isolation: self.isolation,
+        };
+        recorder.record(self.client, recorder.now(), Outcome::Ok, Body::Member(member));
     }
 
     pub fn repositioned(&self) {

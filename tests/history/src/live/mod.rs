@@ -139,7 +139,7 @@ pub fn run(settings: &Settings) -> Result<Run> {
     });
     writers::create_topics(&surroundings)?;
     readers::begin_group(&surroundings, processors::GROUP, &[INPUT])?;
-    for group in ["committed", "uncommitted"] {
+    for group in readers::GROUPS {
         readers::begin_group(&surroundings, group, &readers::ALL)?;
     }
     let workers = start_workers(&surroundings, settings.seed);
@@ -157,6 +157,7 @@ pub fn run(settings: &Settings) -> Result<Run> {
         }
     }
     readers::read_to_the_end(&surroundings)?;
+    readers::ask_for_offsets(&surroundings)?;
     Ok(Run {
         history: surroundings.recorder.history(),
         kills,

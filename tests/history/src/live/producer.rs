@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rdkafka::error::{KafkaError, RDKafkaError};
+use rdkafka::error::{KafkaError, RDKafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{
     BaseRecord, DeliveryResult, NoCustomPartitioner, Producer, ProducerContext, ThreadedProducer,
 };
@@ -189,6 +189,12 @@ impl Writer {
     }
 }
 
+/// After these librdkafka's abort asks for another epoch, not for an abort: it tells nothing of the transaction's fate.
+const TAKES_A_NEW_EPOCH: [RDKafkaErrorCode; 2] = [
+    RDKafkaErrorCode::UnknownProducerId,
+    RDKafkaErrorCode::InvalidProducerIdMapping,
+];
+
 /// The transactional calls may be made again when they say so.
 fn again_while_retriable(call: impl Fn() -> Result<(), KafkaError>) -> Called {
     let deadline = Instant::now() + 2 * CALL_PATIENCE;
@@ -199,7 +205,10 @@ fn again_while_retriable(call: impl Fn() -> Result<(), KafkaError>) -> Called {
             Err(_) => return Called::Broken,
         };
         if error.txn_requires_abort() {
-            return Called::MustAbort;
+            return match TAKES_A_NEW_EPOCH.contains(&error.code()) {
+                true => Called::Broken,
+                false => Called::MustAbort,
+            };
         }
         if !error.is_retriable() || Instant::now() > deadline {
             return Called::Broken;

@@ -8,9 +8,10 @@ use anyhow::Result;
 use fastrand::Rng;
 
 use super::consumer::Reader;
+use super::processors::GROUP;
 use super::writers::pause;
 use super::{INPUT, MIXED, OUTPUT, Surroundings, keys_of};
-use crate::history::{Body, FinalRead, Isolation, Key, Outcome};
+use crate::history::{Body, FinalRead, GroupOffset, Isolation, Key, Outcome};
 
 pub const ALL: [u16; 3] = [INPUT, MIXED, OUTPUT];
 /// After the last client is gone: transactions must time out, offsets load, the last markers be written.
@@ -26,11 +27,15 @@ fn isolation_of(name: &str) -> Isolation {
 fn poll_and_record(surroundings: &Surroundings, reader: &Reader, patience: Duration) {
     let recorder = &surroundings.recorder;
     let invoked = recorder.now();
-    for poll in reader.poll(200, patience) {
+    let polls = reader.poll(200, patience);
+    // Of what came before the last move nothing is committed: it belongs to somebody else, or is read again.
+    let last = polls.last().map(|poll| poll.reads.clone()).unwrap_or_default();
+    for poll in polls {
         if !poll.reads.is_empty() {
             recorder.record(reader.client, invoked, Outcome::Ok, Body::Poll(poll));
         }
     }
+    reader.store(&last);
 }
 
 /// Before its first member: see `consumer` on why it must not look its beginning up.
@@ -68,6 +73,9 @@ pub fn assigned(surroundings: &Arc<Surroundings>, name: &str, mut rng: Rng) {
     }
 }
 
+/// Groups whose members only read; they are named like what they see.
+pub const GROUPS: [&str; 2] = ["committed", "uncommitted"];
+
 /// Reads what its group gives it; dies now and then, so that the group moves.
 pub fn subscribed(surroundings: &Arc<Surroundings>, name: &str, mut rng: Rng) {
     while !surroundings.recorder.is_stopping() {
@@ -76,6 +84,7 @@ pub fn subscribed(surroundings: &Arc<Surroundings>, name: &str, mut rng: Rng) {
             pause(&mut rng, 200);
             continue;
         };
+        reader.joins(name);
         while !surroundings.recorder.is_stopping() && rng.u16(..400) > 0 {
             poll_and_record(surroundings, &reader, Duration::from_millis(50));
         }
@@ -109,6 +118,35 @@ pub fn read_to_the_end(surroundings: &Arc<Surroundings>) -> Result<()> {
             end,
             end,
         )?;
+    }
+    Ok(())
+}
+
+/// Where the groups stand, once their members are gone and no transaction is open.
+pub fn ask_for_offsets(surroundings: &Arc<Surroundings>) -> Result<()> {
+    let groups = GROUPS.map(|group| (group, &ALL[..]));
+    for (group, topics) in groups.into_iter().chain([(GROUP, &[INPUT][..])]) {
+        let reader = Reader::new(surroundings, Isolation::ReadCommitted, group, false)?;
+        let invoked = surroundings.recorder.now();
+        let deadline = Instant::now() + PATIENCE;
+        let offsets = loop {
+            match reader.committed(&keys_of(topics)) {
+                Ok(offsets) => break offsets,
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
+        };
+        for (key, offset) in offsets {
+            let end = GroupOffset {
+                group: group.to_owned(),
+                key,
+                offset,
+            };
+            let body = Body::GroupOffset(end);
+            surroundings
+                .recorder
+                .record(reader.client, invoked, Outcome::Ok, body);
+        }
     }
     Ok(())
 }

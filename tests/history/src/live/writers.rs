@@ -88,7 +88,8 @@ impl Ongoing {
         self.transaction.sends().all(|send| send.acknowledged.is_some())
     }
 
-    /// Commits it if all was acknowledged; what cannot be known afterwards is unknown. Whether the client is still good.
+    /// Commits it if all was acknowledged; what cannot be known afterwards is unknown. Whether the client is still good;
+    /// `MustAbort`: it is, and has aborted it.
     pub fn commit(mut self, surroundings: &Surroundings, writer: &Writer) -> Called {
         writer.flush();
         self.settle(&writer.deliveries);
@@ -96,17 +97,17 @@ impl Ongoing {
             return self.abort(surroundings, writer);
         }
         self.transaction.commit_invoked = Some(surroundings.recorder.commit_begins());
-        let called = writer.commit();
-        let outcome = match called {
-            Called::Ok => Outcome::Ok,
-            Called::MustAbort | Called::Broken => Outcome::Unknown,
+        let (outcome, called) = match writer.commit() {
+            Called::Ok => (Outcome::Ok, Called::Ok),
+            // The client's word is not enough: what it asked for may have happened. But an abort of what is committed is refused
+            // (INVALID_TXN_STATE), and that breaks the client.
+            Called::MustAbort if writer.abort() == Called::Ok => (Outcome::Fail, Called::MustAbort),
+            // Also when it was fenced: before that an answer may have got lost. With an unknown outcome the client's successor
+            // finds out; this one has no way to.
+            Called::MustAbort | Called::Broken => (Outcome::Unknown, Called::Broken),
         };
-        // With an unknown outcome the client's successor finds out; this one has no way to.
         self.record(surroundings, outcome);
-        match called {
-            Called::Ok => Called::Ok,
-            Called::MustAbort | Called::Broken => Called::Broken,
-        }
+        called
     }
 
     /// Asks for a commit and dies soon after: the node may or may not have it, and nobody asks a second time.
@@ -303,3 +304,7 @@ pub fn idempotent(surroundings: &Arc<Surroundings>, _name: &str, mut rng: Rng) {
         pending.give_up(surroundings, writer.client);
     }
 }
+
+#[cfg(test)]
+#[path = "writers_test.rs"]
+mod writers_test;
