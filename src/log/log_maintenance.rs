@@ -176,7 +176,15 @@ impl UnifiedLog {
         self.flush_up_to(self.active_segment().base_offset())
     }
 
-    /// Those of closed segments that a read found to name wrong places.
+    /// To be asked after a read that may have found them to be wrong.
+    pub(super) fn mend_indexes_soon(&self, segment: &LogSegment) {
+        if segment.take_news_of_bad_index() {
+            // Its next work includes building them anew.
+            self.log_dir.deferred.flush_soon(&self.weak);
+        }
+    }
+
+    /// Those of closed segments that a read found to name wrong places or times.
     pub(crate) fn rebuild_bad_indexes(&self) {
         let segments = self.segments.load_full();
         let closed = &segments[..segments.len() - 1];
@@ -203,7 +211,7 @@ impl UnifiedLog {
         let segments = self.segments.load_full();
         let mut closed = segments[..segments.len() - 1].iter();
         if is_as_it_was && closed.any(|other| Arc::ptr_eq(other, segment)) {
-            segment.replace_bad_index(&entries)?;
+            segment.replace_bad_indexes(&entries)?;
         }
         Ok(())
     }
@@ -517,6 +525,7 @@ impl UnifiedLog {
                 let largest = segment
                     .largest_timestamp()
                     .map_err(|error| log.read_error(segment, error.into()))?;
+                log.mend_indexes_soon(segment);
                 Ok(now_ms.saturating_sub(largest) > config.retention_ms)
             })?;
         }

@@ -16,9 +16,9 @@ use super::offset_index::{OffsetIndex, OffsetPosition, fits_in_segment};
 use super::open_file_cache::{FileHandle, FileKind, OpenFileCache, PartitionDir, REBUILT_SUFFIX};
 use super::time_index::{TimeIndex, TimestampOffset};
 use super::transaction_index::TransactionIndex;
-use super::types::{FetchDataInfo, LogOffsetMetadata, TimestampAndOffset};
+use super::types::{FetchDataInfo, LogOffsetMetadata};
 use crate::io::disk::{DiskFile, FileSlice, is_no_space};
-use crate::record::{BatchHeader, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD, records_of};
+use crate::record::{BatchHeader, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD};
 
 /// From this size on room is set aside for a file: so large a share of what is there, and so much at most.
 const RESERVE_FROM: u64 = 1024 * 1024;
@@ -77,7 +77,7 @@ pub(crate) struct LogSegment {
     is_torn: AtomicBool,
     /// The segment is closed, but a full disk did not take the time index's last entry.
     lacks_last_time_entry: AtomicBool,
-    /// The offset index named a place where no batch begins.
+    /// The offset index named a place where no batch begins, or the time index a time that no batch has.
     has_bad_index: AtomicBool,
     bad_index_is_told: AtomicBool,
     /// The offset index gets its name when all indexes are durable: see `start_rebuild`.
@@ -313,8 +313,8 @@ impl LogSegment {
         if since > self.index_interval_bytes {
             self.mark_indexes_dirty();
             let indexed = self
-                .offset_index
-                .append(header.last_offset(), position as u32)
+                .mend_indexes()
+                .and_then(|()| self.offset_index.append(header.last_offset(), position as u32))
                 .and_then(|()| self.time_index.maybe_append(so_far.timestamp, so_far.offset));
             match indexed {
                 Ok(()) => since = 0,
@@ -325,25 +325,6 @@ impl LogSegment {
         self.bytes_since_last_index_entry
             .store(since + header.size_in_bytes(), Ordering::Relaxed);
         Ok(())
-    }
-
-    /// The largest time stamp: from memory, or the time index's last entry for a segment that was closed.
-    pub fn read_max_timestamp_so_far(&self) -> io::Result<TimestampOffset> {
-        if let Some(known) = self.state().max_timestamp_so_far {
-            return Ok(known);
-        }
-        let last = self.time_index.last_entry()?;
-        Ok(*self.state().max_timestamp_so_far.get_or_insert(last))
-    }
-
-    /// The largest time stamp of a record, or when the file was last written to if no record has one.
-    pub fn largest_timestamp(&self) -> io::Result<i64> {
-        let so_far = self.read_max_timestamp_so_far()?.timestamp;
-        if so_far >= 0 {
-            Ok(so_far)
-        } else {
-            self.log.get()?.modified_ms()
-        }
     }
 
     /// The largest time stamp of the first batch; none in an empty segment.
@@ -389,6 +370,7 @@ impl LogSegment {
         let so_far = self.read_max_timestamp_so_far()?;
         if self.size() > 0 {
             self.mark_indexes_dirty();
+            self.mend_indexes()?;
             self.time_index.maybe_append(so_far.timestamp, so_far.offset)?;
         }
         self.offset_index.file().trim_to_valid_size()?;
@@ -493,7 +475,7 @@ impl LogSegment {
         }
     }
 
-    /// The offset index was found to be wrong.
+    /// The offset index or the time index was found to be wrong.
     pub fn has_bad_index(&self) -> bool {
         self.has_bad_index.load(Ordering::Acquire)
     }
@@ -501,36 +483,6 @@ impl LogSegment {
     /// The same; true once.
     pub fn take_news_of_bad_index(&self) -> bool {
         self.has_bad_index() && !self.bad_index_is_told.swap(true, Ordering::AcqRel)
-    }
-
-    /// The entries that the offset index of a closed segment should have, by the headers.
-    pub fn index_entries(&self) -> Result<Vec<(i64, u32)>, ScanError> {
-        let mut scanner = HeaderScanner::with_read_size(self.log.get()?, 0, self.size(), REBUILD_READ_BYTES);
-        let mut entries = Vec::new();
-        let mut since = 0;
-        while let Some(batch) = scanner.next_batch()? {
-            if since > self.index_interval_bytes {
-                entries.push((batch.header.last_offset(), batch.position as u32));
-                since = 0;
-            }
-            since += batch.header.size_in_bytes();
-        }
-        Ok(entries)
-    }
-
-    /// Puts these in the place of an offset index that was found to be wrong, which counts as wrong until then. Nobody may append
-    /// to or truncate the segment meanwhile. Lookups meanwhile find fewer entries, and walk further.
-    pub fn replace_bad_index(&self, entries: &[(i64, u32)]) -> io::Result<()> {
-        self.offset_index.file().reset()?;
-        for (offset, position) in entries {
-            self.offset_index.append(*offset, *position)?;
-        }
-        // Behind the changes: a flush that came between them has synced a part.
-        self.mark_indexes_dirty();
-        self.flush_indexes()?;
-        self.bad_index_is_told.store(false, Ordering::Release);
-        self.has_bad_index.store(false, Ordering::Release);
-        Ok(())
     }
 
     /// The batch at a position that an index names, if `offset` is in it. Where batches are large, each has an entry, and this
@@ -610,57 +562,6 @@ impl LogSegment {
         Ok(next_offset)
     }
 
-    /// The first record at or after `starting_offset` with a time stamp at or after `timestamp`.
-    pub fn find_offset_by_timestamp(
-        &self,
-        timestamp: i64,
-        starting_offset: i64,
-    ) -> Result<Option<TimestampAndOffset>, ScanError> {
-        let entry = self.time_index.lookup(timestamp)?;
-        let mut scanner = self.headers_towards(entry.offset.max(starting_offset))?;
-        while let Some(batch) = scanner.next_batch()? {
-            if batch.header.max_timestamp < timestamp {
-                continue;
-            }
-            let (_, bytes) = self.read_batch(&batch)?;
-            for record in records_of(&bytes)? {
-                let record = record?;
-                if record.timestamp >= timestamp && record.offset >= starting_offset {
-                    return Ok(Some(TimestampAndOffset {
-                        timestamp: record.timestamp,
-                        offset: record.offset,
-                        leader_epoch: leader_epoch_of(&batch.header),
-                    }));
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// The first record of the segment's largest time stamp.
-    pub fn offset_of_max_timestamp(&self) -> Result<Option<TimestampAndOffset>, ScanError> {
-        let largest = self.read_max_timestamp_so_far()?;
-        let mut scanner = self.headers_towards(largest.offset)?;
-        while let Some(batch) = scanner.next_batch()? {
-            if batch.header.max_timestamp != largest.timestamp {
-                continue;
-            }
-            let (_, bytes) = self.read_batch(&batch)?;
-            for record in records_of(&bytes)? {
-                let record = record?;
-                if record.timestamp == largest.timestamp {
-                    return Ok(Some(TimestampAndOffset {
-                        timestamp: record.timestamp,
-                        offset: record.offset,
-                        leader_epoch: leader_epoch_of(&batch.header),
-                    }));
-                }
-            }
-            return Ok(None);
-        }
-        Ok(None)
-    }
-
     pub fn read_batch(&self, batch: &PlacedBatch) -> Result<(PlacedBatch, bytes::Bytes), ScanError> {
         let mut scanner = BatchScanner::with_read_size(
             self.log.get()?,
@@ -676,6 +577,8 @@ impl LogSegment {
 
     /// Removes the batches from the one that holds `offset` on; returns the number of bytes.
     pub fn truncate_to(&self, offset: i64, now_ms: i64) -> Result<u64, ScanError> {
+        self.read_max_timestamp_so_far()?;
+        self.mend_indexes()?;
         let batch = self.translate_offset(offset)?;
         self.mark_indexes_dirty();
         self.offset_index.truncate_to(offset)?;
@@ -699,25 +602,11 @@ impl LogSegment {
         Ok(removed)
     }
 
-    /// The largest time stamp by the time index and the batches behind its last entry.
-    fn read_largest_timestamp(&self) -> Result<TimestampOffset, ScanError> {
-        let mut largest = self.time_index.last_entry()?;
-        let mut scanner = self.headers_towards(largest.offset)?;
-        while let Some(batch) = scanner.next_batch()? {
-            if batch.header.max_timestamp > largest.timestamp {
-                largest = TimestampOffset {
-                    timestamp: batch.header.max_timestamp,
-                    offset: batch.header.last_offset(),
-                };
-            }
-        }
-        Ok(largest)
-    }
-
     /// Begins a recovery: the indexes are built again from nothing by `recover_batch`.
     pub fn start_recovery(&self) -> io::Result<()> {
         // What a run that was killed had set aside goes back when this is done.
         self.reserved_until.store(u64::MAX, Ordering::Relaxed);
+        self.has_bad_index.store(false, Ordering::Release);
         let changed = self.offset_index.file().reset()? | self.time_index.file().reset()?;
         // What is empty here may be so in memory alone: of a second crash in a row. `has_stale_indexes` sees that of an
         // empty segment, which shall cost no sync.
@@ -857,6 +746,5 @@ impl LogSegment {
     }
 }
 
-fn leader_epoch_of(header: &BatchHeader) -> Option<i32> {
-    (header.partition_leader_epoch >= 0).then_some(header.partition_leader_epoch)
-}
+#[path = "log_segment_times.rs"]
+mod log_segment_times;

@@ -664,7 +664,7 @@ impl Loading<'_> {
                 .map_err(|error| self.fail(last, "reading", error))?;
             if last.has_bad_index() {
                 last.index_entries()
-                    .and_then(|entries| Ok(last.replace_bad_index(&entries)?))
+                    .and_then(|entries| Ok(last.replace_bad_indexes(&entries)?))
                     .map_err(|error| self.fail(last, "building an index of", error))?;
             }
             if end >= log_start_offset {

@@ -67,13 +67,18 @@ impl Loading<'_> {
         );
         let ends = cuts[1..].iter().map(|cut| cut.position).chain([segment.size()]);
         let ranges = cuts.iter().zip(ends).map(|(cut, end)| (cut, cut.position..end));
-        let pieces: Result<Segments, io::Error> = ranges
-            .map(|(cut, range)| self.write_piece(segment, *cut, range))
-            .collect();
-        let pieces = pieces.map_err(|error| {
-            let path = segment.log_handle().path();
-            self.loader.log_dir.write_failed(&path, "splitting", error)
-        })?;
+        let mut pieces = Segments::new();
+        for (cut, range) in ranges {
+            if let Err(error) = self.write_piece(segment, *cut, range, &mut pieces) {
+                let path = segment.log_handle().path();
+                let error = self.loader.log_dir.write_failed(&path, "splitting", error);
+                if error.is_no_space() {
+                    // Others need the room that there is. What stays is removed by the next start.
+                    let _ = pieces.iter().try_for_each(|piece| piece.remove_files());
+                }
+                return Err(error);
+            }
+        }
         self.put_in_place(segment, &pieces)
             .map_err(|error| self.fail(segment, "replacing", error.into()))?;
         self.remove_segments(std::slice::from_ref(segment))?;
@@ -106,13 +111,21 @@ impl Loading<'_> {
         self.push_with_new_indexes(pieces, None)
     }
 
-    fn write_piece(&self, old: &LogSegment, cut: Cut, range: Range<u64>) -> io::Result<Arc<LogSegment>> {
+    /// It is one of `pieces` as soon as there are files of it.
+    fn write_piece(
+        &self,
+        old: &LogSegment,
+        cut: Cut,
+        range: Range<u64>,
+        pieces: &mut Segments,
+    ) -> io::Result<()> {
         let config = segment_config(&self.loader.config, self.loader.context);
         let files = SegmentFiles {
             suffix: CLEANED_SUFFIX,
             ..self.files()
         };
-        let piece = LogSegment::create(&files, cut.base_offset, &config)?;
+        let piece = Arc::new(LogSegment::create(&files, cut.base_offset, &config)?);
+        pieces.push(Arc::clone(&piece));
         piece.txn_index.handle().remove()?;
         piece.offset_index.file().handle().remove()?;
         let (from, to) = (old.file()?, piece.file()?);
@@ -129,8 +142,7 @@ impl Loading<'_> {
         }
         piece.set_size(range.end - range.start)?;
         piece.flush_log()?;
-        piece.set_modified_ms(old.modified_ms()?)?;
-        Ok(Arc::new(piece))
+        piece.set_modified_ms(old.modified_ms()?)
     }
 
     /// As far as the old segment may go.

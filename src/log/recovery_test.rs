@@ -234,6 +234,57 @@ fn split_that_is_interrupted_loses_nothing() {
     assert!((20..400).contains(&interrupted), "{interrupted}");
 }
 
+/// A full disk: the start is refused with what it was at, nothing is lost, and what was written of the pieces is gone.
+#[test]
+fn split_without_room_loses_nothing_and_gives_back_what_it_took() {
+    let offsets = [&OVERFLOWED[..], &[2 * BEYOND + 13]].concat();
+    let mut refused = 0;
+    for (room, is_clean) in (0..60).flat_map(|step| [(step * 64, true), (step * 64, false)]) {
+        let disk = disk_with(&[(0, &offsets)]);
+        if !is_clean {
+            unclean(&disk);
+        }
+        let used = disk.used();
+        disk.set_capacity(Some(used + room));
+        if let Err(error) = load(&disk) {
+            refused += 1;
+            assert!(error.is_no_space(), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("splitting") && text.contains("t-0"), "{text}");
+            assert!(disk.used() <= used, "{} of {used} bytes with {room}", disk.used());
+            // Again and again: no start takes more.
+            assert!(load(&disk).is_err_and(|error| error.is_no_space()));
+            assert!(disk.used() <= used);
+        }
+        disk.set_capacity(None);
+        let (_, log) = load(&disk).unwrap();
+        assert_eq!(offsets_of_all(&log), pairs(&offsets), "room of {room}");
+    }
+    assert!((20..120).contains(&refused), "{refused}");
+}
+
+/// The same where the disk is full for names, too, at any change.
+#[test]
+fn split_interrupted_by_a_full_disk_at_any_change_loses_nothing() {
+    let offsets = [&OVERFLOWED[..], &[2 * BEYOND + 13]].concat();
+    let mut refused = 0;
+    for change in 0..200 {
+        for loses_power in [false, true] {
+            let disk = disk_with(&[(0, &offsets)]);
+            unclean(&disk);
+            disk.fail_from(SimOperation::AnyChange, change, std::io::ErrorKind::StorageFull);
+            refused += usize::from(load(&disk).is_err());
+            disk.heal();
+            if loses_power {
+                disk.lose_power(change);
+            }
+            let (_, log) = load(&disk).unwrap();
+            assert_eq!(offsets_of_all(&log), pairs(&offsets), "after {change} changes");
+        }
+    }
+    assert!((20..400).contains(&refused), "{refused}");
+}
+
 // ---- indexes below the recovery point, and damage
 
 /// Three closed segments with an aborted transaction in the second one, all durable, and an active one; the process is gone.
@@ -415,6 +466,80 @@ fn index_that_names_wrong_places_is_built_anew_and_nothing_else_suffers() {
             manager.shutdown(1).unwrap();
             let built = disk.read(&path).unwrap();
             assert_eq!(built[..expected.len()], expected, "{base_offset} {garbage:?}");
+        }
+    }
+}
+
+/// Whatever a time index says of a clean end: look-ups by time, retention and appends are right, and it is built anew.
+#[test]
+fn time_index_that_names_wrong_times_is_built_anew_and_nothing_else_suffers() {
+    let entry =
+        |timestamp: i64, relative: i32| [&timestamp.to_be_bytes()[..], &relative.to_be_bytes()].concat();
+    let too_early = entry(5, 19);
+    let too_late = [entry(NOW + 1, 1), entry(i64::MAX, i32::MAX)].concat();
+    let elsewhere = [entry(NOW + 1_000, 17), entry(NOW + 1_001, 19)].concat();
+    let negative = [entry(-7, -3), entry(-5, -2)].concat();
+    for garbage in [
+        too_early,
+        too_late,
+        elsewhere,
+        negative,
+        vec![0xff; 600],
+        Vec::new(),
+    ] {
+        for base_offset in [20, 60] {
+            let disk = Arc::new(SimDisk::new());
+            let manager = open(&disk);
+            manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+            let log = manager.get_or_create(&tp(), None, small_index_config()).unwrap();
+            // Record n has the time NOW + n.
+            let append = |log: &UnifiedLog| {
+                let timestamp = NOW + log.log_end_offset();
+                log.append_as_leader(&batch(2, 200, timestamp), 0, AppendOrigin::Client, NOW)
+                    .unwrap();
+            };
+            for offset in 0..39 {
+                if offset > 0 && offset % 10 == 0 {
+                    log.roll().unwrap();
+                }
+                append(&log);
+            }
+            drop(log);
+            manager.shutdown(1).unwrap();
+            let path = path_of(base_offset, FileKind::TimeIndex);
+            let expected = disk.read(&path).unwrap();
+            let file = disk.open(&path, OpenMode::CreateTruncate).unwrap();
+            file.write_all_at(&garbage, 0).unwrap();
+
+            let (manager, log) = load(&disk).unwrap();
+            for offset in 0..78 {
+                let found = log.offset_for_timestamp(NOW + offset).unwrap().unwrap();
+                assert_eq!(
+                    (found.offset, found.timestamp),
+                    (offset, NOW + offset),
+                    "{garbage:?}"
+                );
+            }
+            assert_eq!(log.offset_for_timestamp(NOW + 78).unwrap(), None);
+            let latest = log.offset_of_max_timestamp().unwrap().unwrap();
+            assert_eq!(latest.offset, 77);
+            // Nothing is old, whatever the index says.
+            let mut config = small_index_config();
+            config.retention_ms = 60_000;
+            log.update_config(config);
+            log.update_high_watermark(78);
+            assert_eq!(log.delete_old_segments(NOW + 40).unwrap(), 0, "{garbage:?}");
+            manager.run_roll_flushes();
+            (0..4).for_each(|_| append(&log));
+            log.roll().unwrap();
+            append(&log);
+            let found = log.offset_for_timestamp(NOW + 80).unwrap().unwrap();
+            assert_eq!(found.offset, 80);
+            drop(log);
+            manager.shutdown(1).unwrap();
+            let built = disk.read(&path).unwrap();
+            let kept = expected.len() - usize::from(base_offset == 60) * 12;
+            assert_eq!(built[..kept], expected[..kept], "{base_offset} {garbage:?}");
         }
     }
 }
