@@ -179,7 +179,8 @@ func isFenced(err error) bool {
 	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch)
 }
 
-func fencing(ctx context.Context) error {
+// fenced has a second producer of the same id commit "2" between what the first one does; what that does last is refused.
+func fenced(ctx context.Context, before, after func(first *kgo.Client, topic string) error, expected ...string) error {
 	topic, err := create(ctx, "fg-tx", 1)
 	if err != nil {
 		return err
@@ -190,10 +191,7 @@ func fencing(ctx context.Context) error {
 		return err
 	}
 	defer first.Close()
-	if err := first.BeginTransaction(); err != nil {
-		return err
-	}
-	if err := send(ctx, first, topic, 0, "1"); err != nil {
+	if err := before(first, topic); err != nil {
 		return err
 	}
 	second, err := transactional(name)
@@ -204,38 +202,28 @@ func fencing(ctx context.Context) error {
 	if err := transact(ctx, second, kgo.TryCommit, topic, "2"); err != nil {
 		return err
 	}
-	if err := first.EndTransaction(ctx, kgo.TryCommit); !isFenced(err) {
-		return fmt.Errorf("the first one's end: %v", err)
+	if err := after(first, topic); !isFenced(err) {
+		return fmt.Errorf("the first one goes on: %v", err)
 	}
-	return read(ctx, topic, kgo.ReadCommitted(), "2")
+	return read(ctx, topic, kgo.ReadCommitted(), expected...)
+}
+
+func fencing(ctx context.Context) error {
+	before := func(first *kgo.Client, topic string) error {
+		if err := first.BeginTransaction(); err != nil {
+			return err
+		}
+		return send(ctx, first, topic, 0, "1")
+	}
+	after := func(first *kgo.Client, _ string) error { return first.EndTransaction(ctx, kgo.TryCommit) }
+	return fenced(ctx, before, after, "2")
 }
 
 func fencedSend(ctx context.Context) error {
-	topic, err := create(ctx, "fg-tx", 1)
-	if err != nil {
-		return err
+	commit := func(value string) func(*kgo.Client, string) error {
+		return func(first *kgo.Client, topic string) error { return transact(ctx, first, kgo.TryCommit, topic, value) }
 	}
-	name := results.Unique("tx")
-	first, err := transactional(name)
-	if err != nil {
-		return err
-	}
-	defer first.Close()
-	if err := transact(ctx, first, kgo.TryCommit, topic, "1"); err != nil {
-		return err
-	}
-	second, err := transactional(name)
-	if err != nil {
-		return err
-	}
-	defer second.Close()
-	if err := transact(ctx, second, kgo.TryCommit, topic, "2"); err != nil {
-		return err
-	}
-	if err := transact(ctx, first, kgo.TryCommit, topic, "3"); !isFenced(err) {
-		return fmt.Errorf("the first one's next transaction: %v", err)
-	}
-	return read(ctx, topic, kgo.ReadCommitted(), "1", "2")
+	return fenced(ctx, commit("1"), commit("3"), "1", "2")
 }
 
 func transactionTimeout(ctx context.Context) error {
