@@ -10,7 +10,7 @@
 //! coordinator  replica  controller  metadata  raft
 //! -------------------------------------------------------------
 //! log  client  record  protocol  io
-//! config  security  telemetry  timeline     (used across)
+//! config  security  telemetry  metrics  timeline     (used across)
 //! ```
 
 pub mod cli;
@@ -32,5 +32,6 @@ pub mod protocol;
 pub mod record;
 
 pub mod config;
+pub mod metrics;
 pub mod telemetry;
 pub mod timeline;

@@ -47,6 +47,8 @@ pub enum ServerError {
     Log(#[from] LogError),
     #[error(transparent)]
     Raft(#[from] RaftError),
+    #[error("cannot serve metrics on {address}: {source}")]
+    Metrics { address: String, source: io::Error },
     #[error("cannot {action}: {source}")]
     System { action: &'static str, source: io::Error },
     #[error("{0}")]

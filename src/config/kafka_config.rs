@@ -134,6 +134,7 @@ typed_fields! {
     kavka_log_scrub_interval_ms: i64,
     kavka_log_scrub_io_max_bytes_per_second: i64,
     kavka_metadata_log_reserve_bytes: i64,
+    kavka_metrics_listener: Option<String>,
     leader_imbalance_check_interval_seconds: i64,
     log_cleaner_backoff_ms: i64,
     log_cleaner_dedupe_buffer_size: i64,

@@ -121,6 +121,7 @@ pub const ACTED_ON: &[&str] = &[
     "kavka.log.scrub.interval.ms",
     "kavka.log.scrub.io.max.bytes.per.second",
     "kavka.metadata.log.reserve.bytes",
+    "kavka.metrics.listener",
     // Groups and offsets
     "group.consumer.assignment.interval.ms",
     "group.consumer.assignors",

@@ -30,6 +30,9 @@ struct State {
     uncleanable: HashSet<TopicPartition>,
     /// On their way to another log directory.
     paused: HashSet<TopicPartition>,
+    /// Of the last look for something to clean: how dirty the dirtiest log was, and when.
+    max_dirty_percent: i32,
+    last_run_ms: Option<i64>,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +65,7 @@ impl LogCleanerManager {
         now_ms: i64,
     ) -> Result<Option<LogToClean>, UncleanableLog> {
         let mut filthiest: Option<LogToClean> = None;
+        let mut max_ratio: f64 = 0.0;
         for log in logs.filter(|log| log.config().is_compacted() && log.log_dir.is_online()) {
             let topic_partition = log.topic_partition();
             {
@@ -87,6 +91,9 @@ impl LogCleanerManager {
                     });
                 }
             };
+            if candidate.total_bytes() > 0 {
+                max_ratio = max_ratio.max(candidate.cleanable_ratio());
+            }
             let wanted = candidate.total_bytes() > 0
                 && ((candidate.needs_compaction_now && candidate.cleanable_bytes > 0)
                     || candidate.cleanable_ratio() > log.config().min_cleanable_dirty_ratio);
@@ -95,15 +102,29 @@ impl LogCleanerManager {
                 filthiest = Some(candidate);
             }
         }
+        let mut state = self.state();
+        state.max_dirty_percent = (100.0 * max_ratio) as i32;
+        state.last_run_ms = Some(now_ms);
         if let Some(found) = &filthiest {
             let topic_partition = found.log.topic_partition();
-            let mut state = self.state();
             if state.paused.contains(topic_partition) || !state.in_progress.insert(topic_partition.clone()) {
                 // Another thread was quicker; the next look finds another.
                 return Ok(None);
             }
         }
         Ok(filthiest)
+    }
+
+    /// How dirty the dirtiest log was at the last look, in percent, and when that was.
+    pub fn last_look(&self) -> (i32, Option<i64>) {
+        let state = self.state();
+        (state.max_dirty_percent, state.last_run_ms)
+    }
+
+    /// What a cleaning would begin with; 0 of a log that cannot be looked at.
+    pub fn cleanable_bytes(&self, log: &Arc<UnifiedLog>, now_ms: i64) -> u64 {
+        self.examine(log, now_ms)
+            .map_or(0, |candidate| candidate.cleanable_bytes)
     }
 
     fn examine(&self, log: &Arc<UnifiedLog>, now_ms: i64) -> Result<LogToClean, LogError> {

@@ -43,6 +43,7 @@ mod log_dir_description;
 mod log_folder;
 mod log_maintenance;
 mod log_manager;
+mod log_metrics;
 mod log_move;
 mod log_read;
 mod log_replace;

@@ -14,7 +14,7 @@ use super::fatal::Fatal;
 use super::log_tasks::LogTasks;
 use super::registration;
 use crate::api::{Broker, ListenerScope, Router};
-use crate::config::{CurrentConfig, KafkaConfig, LogConfig, listeners};
+use crate::config::{ConfigError, CurrentConfig, KafkaConfig, LogConfig, listeners};
 use crate::controller::{ControllerService, ControllerServiceConfig};
 use crate::coordinator::group::{GroupConfig, GroupCoordinatorService};
 use crate::coordinator::runtime::ReplicaLog;
@@ -30,6 +30,7 @@ use crate::metadata::{
     BrokerLifecycleManager, MetadataCache, MetadataImage, MetadataLoader, MetadataLoaderConfig,
     MetadataPublisher,
 };
+use crate::metrics::{self, MetricsServer};
 use crate::network::descriptors::DescriptorBudget;
 use crate::network::{BoundListener, NetworkConfig, SocketServer};
 use crate::raft::{self, RaftClient, RaftConfig, storage};
@@ -71,6 +72,7 @@ pub(super) struct Components {
     lifecycle: std::sync::OnceLock<BrokerLifecycleManager>,
     log_dir_failures: LogDirFailures,
     log_tasks: std::sync::Mutex<Option<LogTasks>>,
+    metrics: std::sync::Mutex<Option<MetricsServer>>,
     advertised: Vec<listeners::Endpoint>,
     began: Instant,
 }
@@ -110,6 +112,7 @@ impl Components {
             tracing::error!(dir = %dir.display(), reason, "a log directory cannot be read; the node goes on without it");
         }
         let bound = bind_listeners(&config)?;
+        let metrics_listener = bind_metrics(&config)?;
         let advertised = registration::resolve(&config.advertised_broker_listeners, &bound.broker_listeners);
         let advertised_controllers = registration::resolve(
             &config.advertised_controller_listeners,
@@ -240,6 +243,10 @@ impl Components {
             connection_limits: server.connection_limits(),
             group_coordinator: group_coordinator.clone(),
         });
+        let metrics = match metrics_listener {
+            Some(listener) => Some(start_metrics(listener, &log_manager, &config, control.handle())?),
+            None => None,
+        };
         Ok(Self {
             config,
             dynamic_config,
@@ -262,6 +269,7 @@ impl Components {
             lifecycle: std::sync::OnceLock::new(),
             log_dir_failures: log_dir_failure,
             log_tasks: std::sync::Mutex::new(None),
+            metrics: std::sync::Mutex::new(metrics),
             advertised,
             began,
         })
@@ -425,6 +433,12 @@ impl Components {
     }
 
     async fn close_sockets(&self) {
+        drop(
+            self.metrics
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .take(),
+        );
         let server = self.sockets.lock().await.server.take();
         if let Some(server) = server {
             server.shutdown(CONNECTIONS_GRACE).await;
@@ -448,6 +462,50 @@ fn bind_listeners(config: &KafkaConfig) -> Result<Sockets, ServerError> {
         broker_listeners,
         controller_listeners,
     })
+}
+
+/// Early, so that a port in use is told at once.
+fn bind_metrics(config: &KafkaConfig) -> Result<Option<std::net::TcpListener>, ServerError> {
+    let Some(address) = config
+        .kavka_metrics_listener
+        .as_deref()
+        .filter(|text| !text.is_empty())
+    else {
+        return Ok(None);
+    };
+    metrics::bind(address)
+        .map(Some)
+        .map_err(|source| match source.kind() {
+            std::io::ErrorKind::InvalidInput => {
+                ConfigError::invalid("kavka.metrics.listener", address, "host:port").into()
+            }
+            _ => no_metrics(address)(source),
+        })
+}
+
+fn start_metrics(
+    listener: std::net::TcpListener,
+    log_manager: &Arc<LogManager>,
+    config: &KafkaConfig,
+    runtime: &Handle,
+) -> Result<MetricsServer, ServerError> {
+    let mut registry = metrics::Registry::default();
+    let logs = Arc::downgrade(log_manager);
+    registry.add(move |page| {
+        if let Some(logs) = logs.upgrade() {
+            logs.collect_metrics(page);
+        }
+    });
+    let address = config.kavka_metrics_listener.as_deref().unwrap_or_default();
+    MetricsServer::start(listener, registry.shared(), runtime).map_err(no_metrics(address))
+}
+
+fn no_metrics(address: &str) -> impl Fn(std::io::Error) -> ServerError {
+    let address = address.to_owned();
+    move |source| ServerError::Metrics {
+        address: address.clone(),
+        source,
+    }
 }
 
 /// Hands a failed log directory to those who have to act on it; they come to be after the log manager.

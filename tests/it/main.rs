@@ -11,6 +11,7 @@ mod groups;
 mod heavy_clients;
 mod log_dirs;
 mod many_connections;
+mod metrics;
 mod odd_requests;
 mod odd_surroundings;
 mod offsets;

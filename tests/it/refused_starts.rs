@@ -194,6 +194,8 @@ fn file_and_values_that_make_no_sense_are_named() {
         ("compression.type", "brotli"),
         ("node.id", "-1"),
         ("auto.create.topics.enable", "yes"),
+        ("kavka.metrics.listener", "9404"),
+        ("kavka.metrics.listener", "localhost:99999"),
         ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092"),
         (
             "listeners",
