@@ -1,4 +1,4 @@
-//! Errors of the layers below as error codes: one exhaustive match a layer, without a wildcard.
+//! Errors of the layers below as error codes: one exhaustive match a layer, without a wildcard (`ReplicaError`'s is beside it).
 //!
 //! A new variant below does not compile until someone picks its code here. An error that a client would take for fatal never stands in
 //! for one that passes: UNKNOWN_SERVER_ERROR is left for what Kafka too throws as no protocol error.
@@ -11,24 +11,7 @@ use crate::replica::ReplicaError;
 use crate::replica::fetch_session::SessionError;
 
 pub fn replica_error(error: &ReplicaError) -> ErrorCode {
-    match error {
-        ReplicaError::UnknownTopicOrPartition { .. } => ErrorCode::UnknownTopicOrPartition,
-        ReplicaError::UnknownTopicId => ErrorCode::UnknownTopicId,
-        ReplicaError::InconsistentTopicId => ErrorCode::InconsistentTopicId,
-        ReplicaError::NotLeaderOrFollower { .. } => ErrorCode::NotLeaderOrFollower,
-        ReplicaError::FencedLeaderEpoch { .. } => ErrorCode::FencedLeaderEpoch,
-        ReplicaError::UnknownLeaderEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
-        ReplicaError::OffsetNotAvailable { .. } => ErrorCode::OffsetNotAvailable,
-        ReplicaError::NotEnoughReplicas { .. } => ErrorCode::NotEnoughReplicas,
-        ReplicaError::NotEnoughReplicasAfterAppend { .. } => ErrorCode::NotEnoughReplicasAfterAppend,
-        ReplicaError::RequestTimedOut => ErrorCode::RequestTimedOut,
-        ReplicaError::InvalidRequiredAcks { .. } => ErrorCode::InvalidRequiredAcks,
-        ReplicaError::InvalidTopic { .. } => ErrorCode::InvalidTopicException,
-        ReplicaError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
-        ReplicaError::PolicyViolation { .. } => ErrorCode::PolicyViolation,
-        ReplicaError::KafkaStorage { .. } => ErrorCode::KafkaStorageError,
-        ReplicaError::Log(error) => log_error(error),
-    }
+    error.code().unwrap_or_else(log_error)
 }
 
 pub fn log_error(error: &LogError) -> ErrorCode {

@@ -1,11 +1,13 @@
 //! What can go wrong with a hosted partition, in Kafka's words.
 //!
-//! `api::error_map` turns these into wire codes, exhaustively. The coordinators match on them themselves, since they answer
-//! with codes of their own (NOT_ENOUGH_REPLICAS becomes COORDINATOR_NOT_AVAILABLE there).
+//! `ReplicaError::code` has the wire codes, exhaustively; what is the log's own, `api::error_map` and the coordinators turn into codes,
+//! each as its requests want it. Coordinators answer with codes of their own besides (NOT_ENOUGH_REPLICAS becomes
+//! COORDINATOR_NOT_AVAILABLE there).
 
 use thiserror::Error;
 
 use crate::log::LogError;
+use crate::protocol::ErrorCode;
 
 #[derive(Debug, Clone, Error)]
 pub enum ReplicaError {
@@ -45,4 +47,30 @@ pub enum ReplicaError {
     KafkaStorage { partition: String },
     #[error(transparent)]
     Log(#[from] LogError),
+}
+
+impl ReplicaError {
+    /// Kafka's code. `Err`: the log's own error, whose code depends on who asked.
+    #[deny(clippy::wildcard_enum_match_arm)]
+    pub fn code(&self) -> Result<ErrorCode, &LogError> {
+        let code = match self {
+            Self::UnknownTopicOrPartition { .. } => ErrorCode::UnknownTopicOrPartition,
+            Self::UnknownTopicId => ErrorCode::UnknownTopicId,
+            Self::InconsistentTopicId => ErrorCode::InconsistentTopicId,
+            Self::NotLeaderOrFollower { .. } => ErrorCode::NotLeaderOrFollower,
+            Self::FencedLeaderEpoch { .. } => ErrorCode::FencedLeaderEpoch,
+            Self::UnknownLeaderEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
+            Self::OffsetNotAvailable { .. } => ErrorCode::OffsetNotAvailable,
+            Self::NotEnoughReplicas { .. } => ErrorCode::NotEnoughReplicas,
+            Self::NotEnoughReplicasAfterAppend { .. } => ErrorCode::NotEnoughReplicasAfterAppend,
+            Self::RequestTimedOut => ErrorCode::RequestTimedOut,
+            Self::InvalidRequiredAcks { .. } => ErrorCode::InvalidRequiredAcks,
+            Self::InvalidTopic { .. } => ErrorCode::InvalidTopicException,
+            Self::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+            Self::PolicyViolation { .. } => ErrorCode::PolicyViolation,
+            Self::KafkaStorage { .. } => ErrorCode::KafkaStorageError,
+            Self::Log(error) => return Err(error),
+        };
+        Ok(code)
+    }
 }

@@ -105,24 +105,11 @@ impl PartitionLog for ReplicaLog {
 /// The error that Kafka's partition writer gives for a failed append or load.
 pub fn error_code(error: &ReplicaError) -> ErrorCode {
     match error {
-        ReplicaError::UnknownTopicOrPartition { .. } => ErrorCode::UnknownTopicOrPartition,
-        ReplicaError::UnknownTopicId => ErrorCode::UnknownTopicId,
-        ReplicaError::InconsistentTopicId => ErrorCode::InconsistentTopicId,
-        ReplicaError::NotLeaderOrFollower { .. } => ErrorCode::NotLeaderOrFollower,
         // The leader moved under the coordinator: its own appends carry the epoch it was elected with.
         ReplicaError::FencedLeaderEpoch { .. } | ReplicaError::UnknownLeaderEpoch { .. } => {
             ErrorCode::NotLeaderOrFollower
         }
-        ReplicaError::OffsetNotAvailable { .. } => ErrorCode::OffsetNotAvailable,
-        ReplicaError::NotEnoughReplicas { .. } => ErrorCode::NotEnoughReplicas,
-        ReplicaError::NotEnoughReplicasAfterAppend { .. } => ErrorCode::NotEnoughReplicasAfterAppend,
-        ReplicaError::RequestTimedOut => ErrorCode::RequestTimedOut,
-        ReplicaError::InvalidRequiredAcks { .. } => ErrorCode::InvalidRequiredAcks,
-        ReplicaError::InvalidTopic { .. } => ErrorCode::InvalidTopicException,
-        ReplicaError::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
-        ReplicaError::PolicyViolation { .. } => ErrorCode::PolicyViolation,
-        ReplicaError::KafkaStorage { .. } => ErrorCode::KafkaStorageError,
-        ReplicaError::Log(error) => log_error_code(error),
+        error => error.code().unwrap_or_else(log_error_code),
     }
 }
 
