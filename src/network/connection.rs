@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep};
 
 use super::connection_quota::{RequestBytes, Usage};
 use super::frame::{Frame, FrameError, FrameReader};
+use super::pipelining::Pipeline;
 use super::sendfile::write_frame;
 use super::{Handling, RequestHandler};
 use crate::api::reply::{BoxFuture, EncodeError};
@@ -32,9 +33,7 @@ use crate::api::{Answer, ConnectionContext, RequestError, ResponseFrame};
 /// Answers of one connection that wait for their turn; at that many no further request is read.
 pub const PENDING_ANSWERS_MAX: usize = 128;
 
-/// Small answers that leave together, and the bytes of requests that are handled meanwhile. Fewer than the five requests that
-/// producers keep in flight: with all of them answered at once the client and the broker take turns at being idle.
-const ANSWERS_TOGETHER_MAX: usize = 3;
+/// Bytes of requests that are handled while small answers wait for each other.
 const REQUEST_BYTES_TOGETHER_MAX: usize = 512 * 1024;
 /// A larger answer leaves at once.
 const SMALL_ANSWER_MAX: usize = 4096;
@@ -110,6 +109,7 @@ pub struct Connection {
     /// What the request at hand takes of the memory for large ones.
     pub request_bytes: RequestBytes,
     pub handler: Arc<dyn RequestHandler>,
+    pub pipeline: Pipeline,
     /// `None`: for ever.
     pub max_idle: Option<Duration>,
     /// `None`: it is never closed for another connection.
@@ -221,7 +221,7 @@ impl Connection {
     async fn handle_what_is_here(&mut self, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
         let mut bytes = 0;
         while bytes < REQUEST_BYTES_TOGETHER_MAX
-            && pending.len() < ANSWERS_TOGETHER_MAX
+            && pending.len() < self.pipeline.together_max()
             && pending.front().is_some_and(Pending::is_ready)
             && pending.back().is_some_and(|answer| !answer.is_large())
         {
@@ -237,13 +237,16 @@ impl Connection {
     /// Writes the answers at the front that wait for nothing any more, with one call where they are small.
     async fn write_ready(&mut self, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
         let mut together = ResponseFrame::default();
+        let mut count = 0;
         while let Some(Pending::Ready(frame)) = pending.front_mut() {
             together.parts.append(&mut frame.parts);
             pending.pop_front();
+            count += 1;
         }
-        if together.parts.is_empty() {
+        if count == 0 {
             return Ok(());
         }
+        self.pipeline.answered(count);
         self.write(together).await
     }
 

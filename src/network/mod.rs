@@ -8,6 +8,7 @@
 //!     sendfile      a response onto the socket, file ranges by sendfile
 //!       cold_read   brings bytes that are not in the page cache there first, on other threads
 //!   connection_quota   max.connections, max.connections.per.ip, memory of requests that come slowly
+//!   pipelining    how many small answers leave together
 //! memory            how much that is
 //! descriptors       the process's limit of open files
 //! log_limiter       one line a mishap, but not a thousand a second
@@ -26,6 +27,7 @@ pub mod descriptors;
 pub mod frame;
 pub mod log_limiter;
 pub mod memory;
+mod pipelining;
 pub mod sendfile;
 pub mod socket_server;
 

@@ -19,6 +19,7 @@ use super::connection::{Connection, ConnectionEnd};
 use super::connection_quota::{ConnectionQuota, ConnectionSlot};
 use super::frame::{FrameReader, RequestMemory};
 use super::log_limiter::LogLimiter;
+use super::pipelining::{Pipeline, Pipelining};
 use super::{NetworkError, RequestHandler};
 use crate::api::{ConnectionContext, ListenerScope, Principal};
 use crate::config::{Endpoint, KafkaConfig};
@@ -163,6 +164,7 @@ struct Shared {
     broker_limits: Limits,
     controller_limits: Limits,
     limiter: LogLimiter,
+    pipelining: Arc<Pipelining>,
     next_connection_id: AtomicU64,
 }
 
@@ -227,6 +229,7 @@ impl SocketServer {
         handler: Arc<dyn RequestHandler>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, NetworkError> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let of_controllers = config.open_connections_max / CONTROLLERS_SHARE;
         let of_brokers = config.open_connections_max - of_controllers;
         Ok(Self {
@@ -237,6 +240,7 @@ impl SocketServer {
                 config,
                 clock,
                 limiter: LogLimiter::default(),
+                pipelining: Pipelining::new(processors),
                 next_connection_id: AtomicU64::new(0),
             }),
             stop_accepting: watch::Sender::new(false),
@@ -407,6 +411,7 @@ impl Acceptor {
             reader,
             request_bytes: slot.request_bytes(),
             handler: shared.handler.clone(),
+            pipeline: Pipeline::new(shared.pipelining.clone()),
             max_idle: u64::try_from(shared.config.connections_max_idle_ms)
                 .ok()
                 .map(Duration::from_millis),
