@@ -230,6 +230,8 @@ public final class RoundTrip {
                     }
                 }
                 if (i % 3 == 1) {
+                    // The client may lose track of what is aborted before it is sent.
+                    producer.flush();
                     producer.abortTransaction();
                 } else {
                     producer.commitTransaction();
