@@ -111,8 +111,9 @@ impl Components {
         for (dir, reason) in &identities.failed {
             tracing::error!(dir = %dir.display(), reason, "a log directory cannot be read; the node goes on without it");
         }
-        let bound = bind_listeners(&config)?;
+        // Who can reach the node can see its metrics.
         let metrics_listener = bind_metrics(&config)?;
+        let bound = bind_listeners(&config)?;
         let advertised = registration::resolve(&config.advertised_broker_listeners, &bound.broker_listeners);
         let advertised_controllers = registration::resolve(
             &config.advertised_controller_listeners,
