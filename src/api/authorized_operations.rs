@@ -1,8 +1,5 @@
 //! What a principal may do with a resource, as bits by Kafka's operation numbers (KIP-430). Without an authorizer: all there is.
 
-/// Not asked for, or not to be told.
-pub const NOT_REQUESTED: i32 = i32::MIN;
-
 const READ: u8 = 3;
 const WRITE: u8 = 4;
 const CREATE: u8 = 5;

@@ -1,7 +1,6 @@
 //! The cluster as a client of one listener sees it: nodes by that listener's endpoints, replicas that are offline for it
 //! (Kafka's `KRaftMetadataCache`). Shared by Metadata, DescribeTopicPartitions, DescribeCluster and FindCoordinator.
 
-use crate::metadata::partition::directory_id;
 use crate::metadata::{BrokerRegistration, Endpoint, MetadataImage, PartitionRegistration};
 use crate::protocol::StrBytes;
 use crate::protocol::messages::BrokerId;
@@ -88,18 +87,11 @@ impl<'a> ClusterView<'a> {
 
     fn is_replica_offline(self, partition: &PartitionRegistration, id: i32) -> bool {
         match self.alive_node(id) {
-            Some(node) => !is_directory_online(node.broker, partition),
+            Some(node) => partition
+                .directory_of(id)
+                .is_some_and(|directory| !node.broker.may_serve_from(directory)),
             None => true,
         }
-    }
-}
-
-/// A directory that is not known yet counts as online; one that is lost does not.
-fn is_directory_online(broker: &BrokerRegistration, partition: &PartitionRegistration) -> bool {
-    match partition.directory_of(broker.id) {
-        Some(directory_id::UNASSIGNED | directory_id::MIGRATING) | None => true,
-        Some(directory_id::LOST) => false,
-        Some(directory) => broker.directories.is_empty() || broker.has_online_directory(directory),
     }
 }
 

@@ -3,6 +3,8 @@
 //! kavka knows every level that Apache Kafka 4.4 knows. By itself it finalizes those features at 0 of which it does not serve
 //! the requests yet; a level that is asked for is written as asked.
 
+use crate::metadata::features::SUPPORTED_FEATURES;
+
 /// A stable `metadata.version` of 4.4: its level and its name.
 pub(super) const METADATA_VERSIONS: &[(i16, &str)] = &[
     (7, "3.3-IV3"),
@@ -43,8 +45,6 @@ pub(super) struct Feature {
     levels: &'static [(i16, i16)],
     /// What each level needs of `metadata.version`, if anything.
     dependency: Option<(i16, i16)>,
-    /// kavka serves what the feature stands for.
-    is_served: bool,
 }
 
 pub(super) const FEATURES: &[Feature] = &[
@@ -52,37 +52,31 @@ pub(super) const FEATURES: &[Feature] = &[
         name: KRAFT_VERSION,
         levels: &[(1, 21)],
         dependency: None,
-        is_served: true,
     },
     Feature {
         name: "transaction.version",
         levels: &[(1, 24), (2, 24)],
         dependency: None,
-        is_served: true,
     },
     Feature {
         name: "group.version",
         levels: &[(1, 22)],
         dependency: None,
-        is_served: true,
     },
     Feature {
         name: "eligible.leader.replicas.version",
         levels: &[(1, 26)],
         dependency: Some((1, 23)),
-        is_served: true,
     },
     Feature {
         name: "share.version",
         levels: &[(1, 28), (2, 31)],
         dependency: None,
-        is_served: false,
     },
     Feature {
         name: "streams.version",
         levels: &[(1, 29)],
         dependency: None,
-        is_served: false,
     },
 ];
 
@@ -105,7 +99,7 @@ impl Feature {
 
     /// What kavka finalizes: as Kafka, but nothing whose requests it does not serve.
     pub fn default_level(&self, metadata_version: i16) -> i16 {
-        if self.is_served {
+        if SUPPORTED_FEATURES.iter().any(|(name, _)| *name == self.name) {
             self.kafka_default(metadata_version)
         } else {
             0

@@ -100,12 +100,6 @@ impl LogConfig {
         }
         (random % self.segment_jitter_ms.min(self.segment_ms).unsigned_abs()) as i64
     }
-
-    /// Whether the replica of `partition` on `broker_id` is throttled by `entries` of a `...throttled.replicas` key.
-    pub fn is_throttled(entries: &[String], partition: i32, broker_id: i32) -> bool {
-        let wanted = format!("{partition}:{broker_id}");
-        entries.iter().any(|entry| entry == "*" || *entry == wanted)
-    }
 }
 
 impl Default for LogConfig {

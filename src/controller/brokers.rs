@@ -10,6 +10,7 @@ use super::context::ControllerContext;
 use super::elections::BrokerChange;
 use super::heartbeats::{BrokerControlState, HeartbeatWish};
 use super::shard::{Effect, Inputs, Outcome, Shard};
+use crate::log::meta_properties::directory_id_text;
 use crate::metadata::metadata_version::{KRAFT_VERSION, MetadataVersion};
 use crate::metadata::partition::directory_id;
 use crate::metadata::{BrokerRegistration, VersionRange};
@@ -18,9 +19,7 @@ use crate::protocol::messages::{
     BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest, BrokerRegistrationResponse,
 };
 use crate::protocol::records::metadata::register_broker_record::{BrokerEndpoint, BrokerFeature};
-use crate::protocol::records::metadata::{
-    BrokerRegistrationChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord,
-};
+use crate::protocol::records::metadata::{BrokerRegistrationChangeRecord, RegisterBrokerRecord};
 use crate::protocol::{ApiError, ErrorCode};
 use crate::raft::VersionedRecord;
 
@@ -135,7 +134,7 @@ impl Shard {
                 return invalid(format!(
                     "Broker {} is already registered with directory {}",
                     owner.id,
-                    kafka_text(*directory)
+                    directory_id_text(*directory)
                 ));
             }
         }
@@ -345,24 +344,6 @@ impl Shard {
         }
         Outcome::of(records, ()).with_effects(effects)
     }
-
-    pub fn unregister_broker(&self, broker_id: i32) -> Result<Outcome<()>, ApiError> {
-        let Some(broker) = self.image().cluster.broker(broker_id) else {
-            return Err(ApiError::new(
-                ErrorCode::BrokerIdNotRegistered,
-                format!("Broker ID {broker_id} is not currently registered"),
-            ));
-        };
-        let mut records = Vec::new();
-        self.broker_unregistered(broker_id, &mut records);
-        let record = UnregisterBrokerRecord {
-            broker_id,
-            broker_epoch: broker.epoch,
-            ..UnregisterBrokerRecord::default()
-        };
-        records.push((record.into(), 0));
-        Ok(Outcome::of(records, ()).with_effects(vec![Effect::Remove { broker_id }]))
-    }
 }
 
 fn check_range(name: &str, range: VersionRange, finalized: i16) -> Result<(), ApiError> {
@@ -410,12 +391,6 @@ fn register_broker_record(
         },
         ..RegisterBrokerRecord::default()
     }
-}
-
-/// Kafka's 22 characters of an id.
-fn kafka_text(id: Uuid) -> String {
-    use base64::Engine;
-    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(id.as_bytes())
 }
 
 #[cfg(test)]

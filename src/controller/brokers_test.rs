@@ -403,25 +403,6 @@ fn offline_directory_moves_its_leaderships() {
 }
 
 #[test]
-fn unregistered_broker_is_gone_from_isrs_too() {
-    let mut fixture = Fixture::with_brokers(2);
-    fixture.create_topic("foo", 1, 2);
-    let (records, ()) = fixture.run(|shard, _, _| shard.unregister_broker(2)).unwrap();
-    assert_eq!(
-        names(&records),
-        [("PartitionChangeRecord", 2), ("UnregisterBrokerRecord", 0)]
-    );
-    assert_eq!(fixture.partition("foo", 0).isr, [1]);
-    assert_eq!(
-        fixture.run(|shard, _, _| shard.unregister_broker(2)).unwrap_err(),
-        ApiError::new(
-            ErrorCode::BrokerIdNotRegistered,
-            "Broker ID 2 is not currently registered"
-        )
-    );
-}
-
-#[test]
 fn broker_of_this_process_need_not_wait_for_the_session_of_its_crashed_self() {
     let mut fixture = Fixture::with_brokers(1);
     let own = Uuid::from_u128(77);

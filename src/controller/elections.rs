@@ -5,7 +5,6 @@
 use super::indexes::TopicIdAndPartition;
 use super::partition_change::{Election, PartitionChangeBuilder, PartitionChangeContext};
 use super::shard::Shard;
-use crate::metadata::partition::directory_id;
 use crate::metadata::{PartitionRegistration, TopicImage};
 use crate::protocol::records::metadata::BrokerRegistrationChangeRecord;
 use crate::raft::VersionedRecord;
@@ -52,12 +51,7 @@ impl Shard {
         ) else {
             return false;
         };
-        match directory {
-            directory_id::LOST => false,
-            directory_id::UNASSIGNED | directory_id::MIGRATING => true,
-            // A registration from before directories has none.
-            directory => broker.directories.is_empty() || broker.has_online_directory(directory),
-        }
+        broker.may_serve_from(directory)
     }
 
     pub(super) fn is_acceptable_leader(&self, broker_id: i32, partition: &PartitionRegistration) -> bool {
@@ -203,16 +197,6 @@ impl Shard {
         };
         let in_isr = self.indexes().partitions_with_broker_in_isr(broker_id);
         self.leader_and_isr_updates(change, &in_isr, records);
-        let in_elr = self.indexes().partitions_with_broker_in_elr(broker_id);
-        self.leader_and_isr_updates(change, &in_elr, records);
-    }
-
-    pub(super) fn broker_unregistered(&self, broker_id: i32, records: &mut Vec<VersionedRecord>) {
-        let change = BrokerChange {
-            remove: Some(broker_id),
-            ..BrokerChange::default()
-        };
-        self.remove_from_isrs(broker_id, records);
         let in_elr = self.indexes().partitions_with_broker_in_elr(broker_id);
         self.leader_and_isr_updates(change, &in_elr, records);
     }

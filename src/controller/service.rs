@@ -370,16 +370,6 @@ impl ControllerService {
         })
         .await
     }
-
-    /// Removes a broker's registration (UnregisterBroker).
-    pub async fn unregister_broker(
-        &self,
-        context: &ControllerContext,
-        broker_id: i32,
-    ) -> Result<(), ApiError> {
-        self.submit(context, move |shard, _| shard.unregister_broker(broker_id))
-            .await
-    }
 }
 
 /// The broker of this process talks to it without a socket.

@@ -9,42 +9,13 @@ use uuid::Uuid;
 
 use super::image::ReplayError;
 use super::metadata_version::MetadataVersion;
+use super::partition::directory_id;
 use crate::protocol::StrBytes;
 use crate::protocol::records::metadata::register_broker_record::{BrokerEndpoint, BrokerFeature};
 use crate::protocol::records::metadata::register_controller_record::{ControllerEndpoint, ControllerFeature};
 use crate::protocol::records::metadata::{
     BrokerRegistrationChangeRecord, RegisterBrokerRecord, RegisterControllerRecord,
 };
-
-/// How a listener is secured, by its number on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SecurityProtocol {
-    Plaintext,
-    Ssl,
-    SaslPlaintext,
-    SaslSsl,
-}
-
-impl SecurityProtocol {
-    pub fn id(self) -> i16 {
-        match self {
-            Self::Plaintext => 0,
-            Self::Ssl => 1,
-            Self::SaslPlaintext => 2,
-            Self::SaslSsl => 3,
-        }
-    }
-
-    pub fn from_id(id: i16) -> Option<Self> {
-        match id {
-            0 => Some(Self::Plaintext),
-            1 => Some(Self::Ssl),
-            2 => Some(Self::SaslPlaintext),
-            3 => Some(Self::SaslSsl),
-            _ => None,
-        }
-    }
-}
 
 /// One advertised listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +24,7 @@ pub struct Endpoint {
     pub name: Arc<str>,
     pub host: Arc<str>,
     pub port: u16,
-    /// As on the wire; [`SecurityProtocol::from_id`] reads it.
+    /// As on the wire.
     pub security_protocol: i16,
 }
 
@@ -148,6 +119,16 @@ impl BrokerRegistration {
 
     pub fn has_online_directory(&self, directory: Uuid) -> bool {
         self.directories.contains(&directory)
+    }
+
+    /// Whether a replica in this directory of its can be served; one that is not known yet counts as online, a lost one does not.
+    pub fn may_serve_from(&self, directory: Uuid) -> bool {
+        match directory {
+            directory_id::LOST => false,
+            directory_id::UNASSIGNED | directory_id::MIGRATING => true,
+            // A registration from before directories has none.
+            directory => self.directories.is_empty() || self.has_online_directory(directory),
+        }
     }
 
     /// What a RegisterBroker record says.

@@ -34,9 +34,7 @@ pub mod topics;
 pub use broker_lifecycle::{BrokerLifecycleConfig, BrokerState};
 pub use broker_lifecycle_manager::{BrokerLifecycleManager, ControllerChannel};
 pub use cache::MetadataCache;
-pub use cluster::{
-    BrokerRegistration, ClusterImage, ControllerRegistration, Endpoint, SecurityProtocol, VersionRange,
-};
+pub use cluster::{BrokerRegistration, ClusterImage, ControllerRegistration, Endpoint, VersionRange};
 pub use configs::{ConfigResource, ConfigResourceType, ConfigsImage};
 pub use delta::{LocalReplicaChanges, MetadataDelta, PartitionInfo, TopicsDelta};
 pub use features::FeaturesImage;

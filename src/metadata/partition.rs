@@ -78,14 +78,6 @@ impl PartitionRegistration {
         self.leader != NO_LEADER
     }
 
-    pub fn is_reassigning(&self) -> bool {
-        !self.removing_replicas.is_empty() || !self.adding_replicas.is_empty()
-    }
-
-    pub fn has_preferred_leader(&self) -> bool {
-        self.leader == self.preferred_replica()
-    }
-
     pub fn preferred_replica(&self) -> i32 {
         self.replicas.first().copied().unwrap_or(NO_LEADER)
     }

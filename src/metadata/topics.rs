@@ -24,7 +24,6 @@ pub struct TopicImage {
 pub struct TopicsImage {
     by_id: SharedMap<Uuid, Arc<TopicImage>>,
     by_name: SharedMap<Arc<str>, Uuid>,
-    partition_count: usize,
 }
 
 impl TopicsImage {
@@ -67,11 +66,6 @@ impl TopicsImage {
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
-
-    /// Number of partitions over all topics.
-    pub fn partition_count(&self) -> usize {
-        self.partition_count
-    }
 }
 
 /// Changes; who calls them keeps track of what changed.
@@ -98,7 +92,6 @@ impl TopicsImage {
     pub(crate) fn remove_topic(&mut self, id: Uuid) -> Result<Arc<TopicImage>, ReplayError> {
         let topic = self.by_id.remove(&id).ok_or(ReplayError::UnknownTopicId(id))?;
         self.by_name.remove(&*topic.name);
-        self.partition_count -= topic.partitions.len();
         Ok(topic)
     }
 
@@ -109,10 +102,7 @@ impl TopicsImage {
         registration: Arc<PartitionRegistration>,
     ) -> Result<(), ReplayError> {
         let topic = self.by_id.get_mut(&id).ok_or(ReplayError::UnknownTopicId(id))?;
-        let previous = Arc::make_mut(topic).partitions.insert(partition, registration);
-        if previous.is_none() {
-            self.partition_count += 1;
-        }
+        Arc::make_mut(topic).partitions.insert(partition, registration);
         Ok(())
     }
 }
