@@ -176,15 +176,7 @@ impl UnifiedLog {
         self.flush_up_to(self.active_segment().base_offset())
     }
 
-    /// To be asked after a read that may have found them to be wrong.
-    pub(super) fn mend_indexes_soon(&self, segment: &LogSegment) {
-        if segment.take_news_of_bad_index() {
-            // Its next work includes building them anew.
-            self.log_dir.deferred.flush_soon(&self.weak);
-        }
-    }
-
-    /// Those of closed segments that a read found to name wrong places or times.
+    /// Those of closed segments that a read found to name wrong places.
     pub(crate) fn rebuild_bad_indexes(&self) {
         let segments = self.segments.load_full();
         let closed = &segments[..segments.len() - 1];
@@ -211,7 +203,7 @@ impl UnifiedLog {
         let segments = self.segments.load_full();
         let mut closed = segments[..segments.len() - 1].iter();
         if is_as_it_was && closed.any(|other| Arc::ptr_eq(other, segment)) {
-            segment.replace_bad_indexes(&entries)?;
+            segment.replace_bad_index(&entries)?;
         }
         Ok(())
     }
@@ -410,7 +402,15 @@ impl UnifiedLog {
         if !is_synced {
             self.sync_closed(&mut writer)?;
         }
-        for segment in self.segments.load().iter() {
+        let segments = self.segments.load_full();
+        let closed = &segments[..segments.len() - 1];
+        for segment in closed.iter().filter(|segment| segment.has_bad_time_index()) {
+            segment.leave_indexes_to_next_start().map_err(|error| {
+                self.log_dir
+                    .fail(&segment.log_handle().path(), "removing an index of", error)
+            })?;
+        }
+        for segment in segments.iter() {
             segment.close();
         }
         self.recovery_point
@@ -525,7 +525,6 @@ impl UnifiedLog {
                 let largest = segment
                     .largest_timestamp()
                     .map_err(|error| log.read_error(segment, error.into()))?;
-                log.mend_indexes_soon(segment);
                 Ok(now_ms.saturating_sub(largest) > config.retention_ms)
             })?;
         }

@@ -76,7 +76,10 @@ impl UnifiedLog {
                     min_one_message,
                 )
                 .map_err(|error| self.read_error(segment, error))?;
-            self.mend_indexes_soon(segment);
+            if segment.take_news_of_bad_index() {
+                // Its next work includes building it anew.
+                self.log_dir.deferred.flush_soon(&self.weak);
+            }
             if let Some(mut info) = info {
                 for slice in &mut info.slices {
                     slice.length = self.without_damage(segment, slice.position, slice.length)?;
@@ -233,13 +236,10 @@ impl UnifiedLog {
             let largest = segment
                 .largest_timestamp()
                 .map_err(|error| self.read_error(segment, error.into()))?;
-            self.mend_indexes_soon(segment);
             if largest >= timestamp {
-                let found = segment
+                return segment
                     .find_offset_by_timestamp(timestamp, self.log_start_offset())
                     .map_err(|error| self.read_error(segment, error));
-                self.mend_indexes_soon(segment);
-                return found;
             }
         }
         Ok(None)

@@ -77,9 +77,13 @@ pub(crate) struct LogSegment {
     is_torn: AtomicBool,
     /// The segment is closed, but a full disk did not take the time index's last entry.
     lacks_last_time_entry: AtomicBool,
-    /// The offset index named a place where no batch begins, or the time index a time that no batch has.
+    /// The offset index named a place where no batch begins.
     has_bad_index: AtomicBool,
     bad_index_is_told: AtomicBool,
+    /// The time index named a time that no batch has.
+    has_bad_time_index: AtomicBool,
+    /// The batches are damaged: what indexes should have cannot be told.
+    is_beyond_mending: AtomicBool,
     /// The offset index gets its name when all indexes are durable: see `start_rebuild`.
     is_rebuilding: AtomicBool,
     state: Mutex<WriterState>,
@@ -182,6 +186,8 @@ impl LogSegment {
             lacks_last_time_entry: AtomicBool::new(false),
             has_bad_index: AtomicBool::new(false),
             bad_index_is_told: AtomicBool::new(false),
+            has_bad_time_index: AtomicBool::new(false),
+            is_beyond_mending: AtomicBool::new(false),
             is_rebuilding: AtomicBool::new(false),
             state: Mutex::new(WriterState::default()),
             scrubbed_ms: AtomicI64::new(i64::MIN),
@@ -312,11 +318,7 @@ impl LogSegment {
         let mut since = self.bytes_since_last_index_entry.load(Ordering::Relaxed);
         if since > self.index_interval_bytes {
             self.mark_indexes_dirty();
-            let indexed = self
-                .mend_indexes()
-                .and_then(|()| self.offset_index.append(header.last_offset(), position as u32))
-                .and_then(|()| self.time_index.maybe_append(so_far.timestamp, so_far.offset));
-            match indexed {
+            match self.add_index_entries(header.last_offset(), position, so_far) {
                 Ok(()) => since = 0,
                 Err(error) if is_no_space(&error) => {}
                 Err(error) => return Err(error),
@@ -324,6 +326,14 @@ impl LogSegment {
         }
         self.bytes_since_last_index_entry
             .store(since + header.size_in_bytes(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn add_index_entries(&self, last_offset: i64, position: u64, so_far: TimestampOffset) -> io::Result<()> {
+        if self.mend_indexes()? {
+            self.offset_index.append(last_offset, position as u32)?;
+            self.time_index.maybe_append(so_far.timestamp, so_far.offset)?;
+        }
         Ok(())
     }
 
@@ -370,8 +380,9 @@ impl LogSegment {
         let so_far = self.read_max_timestamp_so_far()?;
         if self.size() > 0 {
             self.mark_indexes_dirty();
-            self.mend_indexes()?;
-            self.time_index.maybe_append(so_far.timestamp, so_far.offset)?;
+            if self.mend_indexes()? {
+                self.time_index.maybe_append(so_far.timestamp, so_far.offset)?;
+            }
         }
         self.offset_index.file().trim_to_valid_size()?;
         self.time_index.file().trim_to_valid_size()
@@ -475,7 +486,7 @@ impl LogSegment {
         }
     }
 
-    /// The offset index or the time index was found to be wrong.
+    /// The offset index was found to be wrong.
     pub fn has_bad_index(&self) -> bool {
         self.has_bad_index.load(Ordering::Acquire)
     }
@@ -597,6 +608,8 @@ impl LogSegment {
             self.state().rolling_based_timestamp = None;
         }
         self.bytes_since_last_index_entry.store(0, Ordering::Relaxed);
+        // What is damaged may be gone.
+        self.is_beyond_mending.store(false, Ordering::Release);
         let largest = self.read_largest_timestamp()?;
         self.state().max_timestamp_so_far = Some(largest);
         Ok(removed)
@@ -606,7 +619,13 @@ impl LogSegment {
     pub fn start_recovery(&self) -> io::Result<()> {
         // What a run that was killed had set aside goes back when this is done.
         self.reserved_until.store(u64::MAX, Ordering::Relaxed);
-        self.has_bad_index.store(false, Ordering::Release);
+        for mark in [
+            &self.has_bad_index,
+            &self.has_bad_time_index,
+            &self.is_beyond_mending,
+        ] {
+            mark.store(false, Ordering::Release);
+        }
         let changed = self.offset_index.file().reset()? | self.time_index.file().reset()?;
         // What is empty here may be so in memory alone: of a second crash in a row. `has_stale_indexes` sees that of an
         // empty segment, which shall cost no sync.

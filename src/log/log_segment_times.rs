@@ -2,7 +2,11 @@
 //!
 //! Kafka believes a time index of a segment that needs no recovery, whatever is in it. Here an entry counts only if a batch
 //! bears it out, which costs one header: an entry that does is right wherever it stands, for no record up to it is later. One
-//! that does not costs a walk over the segment's headers, and the indexes of the segment are built anew.
+//! that does not costs a walk over the segment's headers.
+//!
+//! A time index of which a part is missing looks sound. So one that is wrong is built anew in place only while its segment is
+//! active, where a start after a crash does so again. That of a closed segment is left to the start after a clean end, which
+//! finds no offset index, and builds both durably.
 //!
 //! Invariant: what was appended in this run is known from memory and asked of no index.
 
@@ -13,7 +17,7 @@ use super::super::batch_scanner::{HeaderScanner, ScanError};
 use super::super::time_index::TimestampOffset;
 use super::super::types::TimestampAndOffset;
 use super::{LogSegment, REBUILD_READ_BYTES};
-use crate::record::{BatchHeader, NO_TIMESTAMP, records_of};
+use crate::record::{BatchHeader, NO_TIMESTAMP, RecordError, crc_is_valid, records_of};
 
 /// What the indexes of a segment should have.
 #[derive(Debug, Default)]
@@ -80,14 +84,7 @@ impl LogSegment {
             self.first_batch_timestamp()
                 .map(|first| Some(first.is_none_or(|first| first < 0)))
         } else {
-            self.translate_offset(entry.offset).map(|batch| {
-                batch.map(|batch| {
-                    let header = batch.header;
-                    // Of older formats the header does not tell the first offset.
-                    header.magic < 2
-                        || header.base_offset <= entry.offset && header.max_timestamp == entry.timestamp
-                })
-            })
+            self.batch_bears_out(entry)
         };
         match is_right {
             Ok(Some(true)) | Err(ScanError::Record(_)) => Ok(Claim::Right),
@@ -95,6 +92,21 @@ impl LogSegment {
             Ok(None) => Ok(Claim::BehindTheEnd),
             Err(ScanError::Io(error)) => Err(error),
         }
+    }
+
+    /// `None`: no batch is at or behind its offset.
+    fn batch_bears_out(&self, entry: TimestampOffset) -> Result<Option<bool>, ScanError> {
+        let Some(batch) = self.translate_offset(entry.offset)? else {
+            return Ok(None);
+        };
+        let header = batch.header;
+        // Of older formats the header does not tell the first offset.
+        if header.magic < 2 || header.base_offset <= entry.offset && header.max_timestamp == entry.timestamp {
+            return Ok(Some(true));
+        }
+        // Not the word of a damaged batch against the index's.
+        let (_, bytes) = self.read_batch(&batch)?;
+        Ok(Some(!crc_is_valid(&bytes)))
     }
 
     /// The largest of `so_far` and what is behind it, as far as batches are whole.
@@ -124,23 +136,34 @@ impl LogSegment {
     /// The largest time stamp by the time index and the batches behind its last entry.
     pub(super) fn read_largest_timestamp(&self) -> io::Result<TimestampOffset> {
         let last = self.time_index.last_entry()?;
-        let from = match self.judge(last)? {
-            Claim::Right => last,
-            Claim::Wrong | Claim::BehindTheEnd => {
-                self.note_bad_time_index();
-                self.no_timestamp()
-            }
-        };
-        self.largest_by_headers(from)
+        // A short segment has none: that is no claim.
+        let is_sound = last == self.no_timestamp() || self.judge(last)? == Claim::Right;
+        if !is_sound {
+            self.note_bad_time_index();
+        }
+        self.largest_by_headers(if is_sound { last } else { self.no_timestamp() })
     }
 
     fn note_bad_time_index(&self) {
-        if !self.has_bad_index.swap(true, Ordering::AcqRel) {
+        if !self.has_bad_time_index.swap(true, Ordering::AcqRel) {
             tracing::warn!(
-                "{} names times that no batch has: it is built anew",
+                "{} names times that no batch has: batches are looked through instead, until it is built anew, when \
+                 records are appended to this segment or the node has been stopped and started",
                 self.time_index.file().handle().path().display()
             );
         }
+    }
+
+    /// The time index was found to be wrong.
+    pub fn has_bad_time_index(&self) -> bool {
+        self.has_bad_time_index.load(Ordering::Acquire)
+    }
+
+    /// For the clean end of a log, of a closed segment: the start after it builds both indexes anew.
+    pub fn leave_indexes_to_next_start(&self) -> io::Result<()> {
+        let offset_index = self.offset_index.file().handle();
+        offset_index.remove()?;
+        offset_index.sync_folder()
     }
 
     /// The first record at or after `starting_offset` with a time stamp at or after `timestamp`.
@@ -205,63 +228,101 @@ impl LogSegment {
         Ok(None)
     }
 
-    /// The entries that the indexes of a closed segment should have, by the headers.
+    /// The entries that the indexes should have, by the headers. Damage is an error: no checksum is over a batch's offset.
     pub fn index_entries(&self) -> Result<IndexEntries, ScanError> {
         let mut scanner = HeaderScanner::with_read_size(self.log.get()?, 0, self.size(), REBUILD_READ_BYTES);
         let mut entries = IndexEntries::default();
         let mut largest = self.no_timestamp();
+        let mut next_offset = self.base_offset;
         let mut since = 0;
         while let Some(batch) = scanner.next_batch()? {
-            if batch.header.max_timestamp > largest.timestamp {
+            let header = batch.header;
+            let first_offset = if header.magic < 2 {
+                header.last_offset()
+            } else {
+                header.base_offset
+            };
+            if first_offset < next_offset
+                || header.last_offset() < first_offset
+                || !self.fits(header.last_offset())
+            {
+                return Err(RecordError::InvalidBatch("offsets that do not follow those before them").into());
+            }
+            next_offset = header.next_offset();
+            if header.max_timestamp > largest.timestamp {
                 largest = TimestampOffset {
-                    timestamp: batch.header.max_timestamp,
-                    offset: batch.header.last_offset(),
+                    timestamp: header.max_timestamp,
+                    offset: header.last_offset(),
                 };
             }
             if since > self.index_interval_bytes {
-                let entry = (batch.header.last_offset(), batch.position as u32);
-                entries.offsets.push(entry);
+                entries
+                    .offsets
+                    .push((header.last_offset(), batch.position as u32));
                 entries.times.push(largest);
                 since = 0;
             }
-            since += batch.header.size_in_bytes();
+            since += header.size_in_bytes();
         }
         entries.times.push(largest);
         Ok(entries)
     }
 
-    /// Puts these in the place of indexes that were found to be wrong, which count as wrong until then. Nobody may append to or
-    /// truncate the segment meanwhile. Lookups meanwhile find fewer entries, and walk further.
-    pub fn replace_bad_indexes(&self, entries: &IndexEntries) -> io::Result<()> {
+    /// Puts these in the place of an offset index that was found to be wrong, which counts as wrong until then. Nobody may
+    /// append to or truncate the segment meanwhile. Lookups meanwhile find fewer entries, and walk further.
+    pub fn replace_bad_index(&self, entries: &IndexEntries) -> io::Result<()> {
         self.offset_index.file().reset()?;
         for (offset, position) in &entries.offsets {
             self.offset_index.append(*offset, *position)?;
         }
+        self.bad_index_is_told.store(false, Ordering::Release);
+        self.has_bad_index.store(false, Ordering::Release);
+        // Behind the changes: a flush that came between them has synced a part.
+        self.mark_indexes_dirty();
+        self.flush_indexes()
+    }
+
+    fn replace_bad_time_index(&self, entries: &IndexEntries) -> io::Result<()> {
+        // Who asks meanwhile must not take an entry in the middle for the last one.
+        self.read_max_timestamp_so_far()?;
         self.time_index.file().reset()?;
         for entry in &entries.times {
             self.time_index.maybe_append(entry.timestamp, entry.offset)?;
         }
-        // It is among them.
-        self.lacks_last_time_entry.store(false, Ordering::Release);
-        // Behind the changes: a flush that came between them has synced a part.
+        self.has_bad_time_index.store(false, Ordering::Release);
         self.mark_indexes_dirty();
-        self.flush_indexes()?;
-        self.bad_index_is_told.store(false, Ordering::Release);
-        self.has_bad_index.store(false, Ordering::Release);
-        Ok(())
+        self.flush_indexes()
     }
 
-    /// For who may append: before an entry is added to indexes that were found to be wrong they are built anew. Those of a
-    /// segment that is damaged stay as they are.
-    pub(super) fn mend_indexes(&self) -> io::Result<()> {
-        if !self.has_bad_index() {
-            return Ok(());
+    /// For who may append, to the active segment: before an entry is added to indexes that were found to be wrong they are
+    /// built anew. Those of a segment that is damaged stay as they are, and get no entries: then false.
+    pub fn mend_indexes(&self) -> io::Result<bool> {
+        if !self.has_bad_index() && !self.has_bad_time_index() {
+            return Ok(true);
         }
-        match self.index_entries() {
-            Ok(entries) => self.replace_bad_indexes(&entries),
-            Err(ScanError::Record(_)) => Ok(()),
-            Err(ScanError::Io(error)) => Err(error),
+        if self.is_beyond_mending.load(Ordering::Acquire) {
+            return Ok(false);
         }
+        let entries = match self.index_entries() {
+            Ok(entries) => entries,
+            Err(ScanError::Io(error)) => return Err(error),
+            Err(ScanError::Record(error)) => {
+                tracing::warn!(
+                    "{} is damaged ({error}): its indexes are not built anew, and reads walk its batches; see what \
+                     kavka dump-log says of it",
+                    self.log.path().display()
+                );
+                self.is_beyond_mending.store(true, Ordering::Release);
+                return Ok(false);
+            }
+        };
+        if self.has_bad_index() {
+            self.replace_bad_index(&entries)?;
+        }
+        if self.has_bad_time_index() {
+            self.replace_bad_time_index(&entries)?;
+        }
+        Ok(true)
     }
 }
 

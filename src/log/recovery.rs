@@ -662,11 +662,8 @@ impl Loading<'_> {
             let end = last
                 .read_next_offset()
                 .map_err(|error| self.fail(last, "reading", error))?;
-            if last.has_bad_index() {
-                last.index_entries()
-                    .and_then(|entries| Ok(last.replace_bad_indexes(&entries)?))
-                    .map_err(|error| self.fail(last, "building an index of", error))?;
-            }
+            last.mend_indexes()
+                .map_err(|error| self.fail(last, "building an index of", error.into()))?;
             if end >= log_start_offset {
                 log_end_offset = Some(end);
             } else {

@@ -470,6 +470,30 @@ fn index_that_names_wrong_places_is_built_anew_and_nothing_else_suffers() {
     }
 }
 
+/// Record n has the time NOW + n.
+fn append_timed(log: &UnifiedLog) -> Result<(), LogError> {
+    let timestamp = NOW + log.log_end_offset();
+    log.append_as_leader(&batch(2, 200, timestamp), 0, AppendOrigin::Client, NOW)?;
+    Ok(())
+}
+
+/// Batches of two such records up to 78, a segment for 20, after a clean end.
+fn timed_log() -> Arc<SimDisk> {
+    let disk = Arc::new(SimDisk::new());
+    let manager = open(&disk);
+    manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+    let log = manager.get_or_create(&tp(), None, small_index_config()).unwrap();
+    for number in 0..39 {
+        if number > 0 && number % 10 == 0 {
+            log.roll().unwrap();
+        }
+        append_timed(&log).unwrap();
+    }
+    drop(log);
+    manager.shutdown(1).unwrap();
+    disk
+}
+
 /// Whatever a time index says of a clean end: look-ups by time, retention and appends are right, and it is built anew.
 #[test]
 fn time_index_that_names_wrong_times_is_built_anew_and_nothing_else_suffers() {
@@ -488,24 +512,7 @@ fn time_index_that_names_wrong_times_is_built_anew_and_nothing_else_suffers() {
         Vec::new(),
     ] {
         for base_offset in [20, 60] {
-            let disk = Arc::new(SimDisk::new());
-            let manager = open(&disk);
-            manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
-            let log = manager.get_or_create(&tp(), None, small_index_config()).unwrap();
-            // Record n has the time NOW + n.
-            let append = |log: &UnifiedLog| {
-                let timestamp = NOW + log.log_end_offset();
-                log.append_as_leader(&batch(2, 200, timestamp), 0, AppendOrigin::Client, NOW)
-                    .unwrap();
-            };
-            for offset in 0..39 {
-                if offset > 0 && offset % 10 == 0 {
-                    log.roll().unwrap();
-                }
-                append(&log);
-            }
-            drop(log);
-            manager.shutdown(1).unwrap();
+            let disk = timed_log();
             let path = path_of(base_offset, FileKind::TimeIndex);
             let expected = disk.read(&path).unwrap();
             let file = disk.open(&path, OpenMode::CreateTruncate).unwrap();
@@ -530,16 +537,104 @@ fn time_index_that_names_wrong_times_is_built_anew_and_nothing_else_suffers() {
             log.update_high_watermark(78);
             assert_eq!(log.delete_old_segments(NOW + 40).unwrap(), 0, "{garbage:?}");
             manager.run_roll_flushes();
-            (0..4).for_each(|_| append(&log));
+            (0..4).for_each(|_| append_timed(&log).unwrap());
             log.roll().unwrap();
-            append(&log);
+            append_timed(&log).unwrap();
             let found = log.offset_for_timestamp(NOW + 80).unwrap().unwrap();
             assert_eq!(found.offset, 80);
+            drop(log);
+            manager.shutdown(1).unwrap();
+            // One in the middle is built by the start after a clean end.
+            let (manager, log) = load(&disk).unwrap();
+            assert_eq!(log.offset_for_timestamp(NOW + 25).unwrap().unwrap().offset, 25);
             drop(log);
             manager.shutdown(1).unwrap();
             let built = disk.read(&path).unwrap();
             let kept = expected.len() - usize::from(base_offset == 60) * 12;
             assert_eq!(built[..kept], expected[..kept], "{base_offset} {garbage:?}");
         }
+    }
+}
+
+/// Whichever change is the last, a look-up by time and retention never believe half of an index.
+#[test]
+fn time_index_that_is_built_anew_is_never_believed_before_it_is_whole() {
+    let mut interrupted = 0;
+    for change in 0..120 {
+        for loses_power in [false, true] {
+            let disk = timed_log();
+            let file = disk
+                .open(&path_of(20, FileKind::TimeIndex), OpenMode::CreateTruncate)
+                .unwrap();
+            file.write_all_at(&[0xff; 600], 0).unwrap();
+            file.sync_data().unwrap();
+            disk.fail_from(SimOperation::AnyChange, change, std::io::ErrorKind::Other);
+            let run = || -> Result<(), LogError> {
+                for _ in 0..2 {
+                    let (manager, log) = load(&disk)?;
+                    assert_eq!(log.offset_for_timestamp(NOW + 39)?.unwrap().offset, 39);
+                    append_timed(&log)?;
+                    manager.run_roll_flushes();
+                    drop(log);
+                    manager.shutdown(1)?;
+                }
+                Ok(())
+            };
+            interrupted += usize::from(run().is_err());
+            disk.heal();
+            if loses_power {
+                disk.lose_power(change);
+            }
+            let (_, log) = load(&disk).unwrap();
+            for offset in 0..78 {
+                let found = log.offset_for_timestamp(NOW + offset).unwrap().unwrap();
+                assert_eq!(found.offset, offset, "after {change} changes");
+            }
+            let mut config = small_index_config();
+            config.retention_ms = 60_000;
+            log.update_config(config);
+            log.update_high_watermark(78);
+            // The last record of the second segment is of NOW + 39: no younger than that is too old.
+            assert_eq!(
+                log.delete_old_segments(NOW + 60_019).unwrap(),
+                0,
+                "after {change}"
+            );
+            assert_eq!(
+                log.delete_old_segments(NOW + 60_039).unwrap(),
+                1,
+                "after {change}"
+            );
+        }
+    }
+    assert!((10..240).contains(&interrupted), "{interrupted}");
+}
+
+/// No checksum is over a batch's offset: a bit that flipped there makes no index worse, and appends go on.
+#[test]
+fn damaged_offset_in_the_active_segment_hinders_no_append_behind_a_wrong_index() {
+    for wrong in [FileKind::OffsetIndex, FileKind::TimeIndex] {
+        let disk = timed_log();
+        let size = batch(2, 200, NOW).len() as u64;
+        damage(&disk, 60, 3 * size + 2, &[1]);
+        let garbage = match wrong {
+            FileKind::OffsetIndex => vec![0, 0, 0, 1, 0, 0, 0, 33],
+            _ => vec![0xff; 600],
+        };
+        let file = disk.open(&path_of(60, wrong), OpenMode::CreateTruncate).unwrap();
+        file.write_all_at(&garbage, 0).unwrap();
+
+        let (manager, log) = load(&disk).unwrap();
+        let end = log.log_end_offset();
+        for _ in 0..9 {
+            let _ = log.read_bytes(end - 2, 1, FetchIsolation::LogEnd, true);
+            let _ = log.offset_for_timestamp(NOW + 77);
+            append_timed(&log).unwrap();
+        }
+        log.roll().unwrap();
+        append_timed(&log).unwrap();
+        assert_eq!(log.log_end_offset(), end + 20);
+        drop(log);
+        manager.shutdown(1).unwrap();
     }
 }
