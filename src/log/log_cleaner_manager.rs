@@ -66,6 +66,7 @@ impl LogCleanerManager {
     ) -> Result<Option<LogToClean>, UncleanableLog> {
         let mut filthiest: Option<LogToClean> = None;
         let mut max_ratio: f64 = 0.0;
+        self.state().last_run_ms = Some(now_ms);
         for log in logs.filter(|log| log.config().is_compacted() && log.log_dir.is_online()) {
             let topic_partition = log.topic_partition();
             {
@@ -104,7 +105,6 @@ impl LogCleanerManager {
         }
         let mut state = self.state();
         state.max_dirty_percent = (100.0 * max_ratio) as i32;
-        state.last_run_ms = Some(now_ms);
         if let Some(found) = &filthiest {
             let topic_partition = found.log.topic_partition();
             if state.paused.contains(topic_partition) || !state.in_progress.insert(topic_partition.clone()) {
@@ -115,16 +115,24 @@ impl LogCleanerManager {
         Ok(filthiest)
     }
 
-    /// How dirty the dirtiest log was at the last look, in percent, and when that was.
+    /// How dirty the dirtiest log was at the last look, in percent, and when the newest began.
     pub fn last_look(&self) -> (i32, Option<i64>) {
         let state = self.state();
         (state.max_dirty_percent, state.last_run_ms)
     }
 
-    /// What a cleaning would begin with; 0 of a log that cannot be looked at.
+    /// What a cleaning would begin with; 0 of a log that cannot be looked at. Writes nothing.
     pub fn cleanable_bytes(&self, log: &Arc<UnifiedLog>, now_ms: i64) -> u64 {
-        self.examine(log, now_ms)
-            .map_or(0, |candidate| candidate.cleanable_bytes)
+        let truncations = log.truncations();
+        let segments = log.segments.load_full();
+        let offset_of = |offsets: &mut Offsets| Ok(offsets.get(log.topic_partition()).copied());
+        let candidate = self
+            .with_offsets(&log.log_dir, &*log.context.disk, offset_of)
+            .and_then(|checkpointed| {
+                let (first_dirty_offset, _) = first_dirty_offset(log, checkpointed);
+                Self::examine_from(log, segments, truncations, first_dirty_offset, now_ms)
+            });
+        candidate.map_or(0, |candidate| candidate.cleanable_bytes)
     }
 
     fn examine(&self, log: &Arc<UnifiedLog>, now_ms: i64) -> Result<LogToClean, LogError> {
@@ -135,6 +143,16 @@ impl LogCleanerManager {
         if is_reset {
             self.checkpoint(log, first_dirty_offset)?;
         }
+        Self::examine_from(log, segments, truncations, first_dirty_offset, now_ms)
+    }
+
+    fn examine_from(
+        log: &Arc<UnifiedLog>,
+        segments: Arc<Segments>,
+        truncations: u64,
+        first_dirty_offset: i64,
+        now_ms: i64,
+    ) -> Result<LogToClean, LogError> {
         let scan_error = |segment: &LogSegment, error: ScanError| log.read_error(segment, error);
         let not_beyond = first_uncleanable_offset(log, &segments, first_dirty_offset, now_ms)
             .map_err(|(segment, error)| scan_error(&segment, error))?;

@@ -54,15 +54,14 @@ impl LogManager {
         let offline = dirs.iter().filter(|dir| !self.is_log_dir_online(dir)).count();
         let (read, written) = self.last_cleaning();
         let (max_dirty_percent, last_run_ms) = self.cleaner.manager.last_look();
-        let since_last_run_ms = last_run_ms.map_or(0, |last| (now_ms - last).max(0));
         let mut whole = |kind, name, value: f64| page.gauge(("kafka.log", kind, name), [(&[][..], value)]);
         whole(MANAGER, "OfflineLogDirectoryCount", offline as f64);
         whole(CLEANER_MANAGER, "max-dirty-percent", f64::from(max_dirty_percent));
-        whole(
-            CLEANER_MANAGER,
-            "time-since-last-run-ms",
-            since_last_run_ms as f64,
-        );
+        // Left out before the first: 0 would look well.
+        if let Some(last_run_ms) = last_run_ms {
+            let since_ms = (now_ms - last_run_ms).max(0);
+            whole(CLEANER_MANAGER, "time-since-last-run-ms", since_ms as f64);
+        }
         whole(
             "LogCleaner",
             "cleaner-recopy-percent",
