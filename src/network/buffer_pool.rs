@@ -5,7 +5,7 @@
 //! part of them is dropped, their buffer comes here and serves another.
 //!
 //! Invariants: a buffer is here only while nobody has a part of it, and it is empty; no more than [`POOLED_BYTES_MAX`] wait here, and none
-//! of them longer than the connections that send large requests last ([`BufferPool::clear`]).
+//! while there is no connection that has sent large requests ([`BufferPool::join`]).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +22,8 @@ struct Free {
     /// In the order in which they came.
     buffers: Vec<Vec<u8>>,
     bytes: usize,
+    /// Connections that have sent large requests.
+    users: usize,
 }
 
 impl Free {
@@ -82,6 +84,9 @@ impl BufferPool {
         }
         let mut freed = Vec::new();
         let mut free = self.lock();
+        if free.users == 0 {
+            return;
+        }
         free.bytes += buffer.capacity();
         free.buffers.push(buffer);
         // Those of sizes that are asked for no more are the ones that stay.
@@ -91,9 +96,25 @@ impl BufferPool {
         drop(free);
     }
 
-    /// Frees what waits here.
-    pub fn clear(&self) {
-        let freed = std::mem::take(&mut *self.lock());
+    #[cfg(test)]
+    pub fn waiting_bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// A connection sends large requests.
+    pub fn join(&self) {
+        self.lock().users += 1;
+    }
+
+    /// One that did has ended. After the last of them what waits here is freed, and what comes back later, too.
+    pub fn leave(&self) {
+        let mut free = self.lock();
+        free.users = free.users.saturating_sub(1);
+        if free.users > 0 {
+            return;
+        }
+        let freed = std::mem::take(&mut *free);
+        drop(free);
         drop(freed);
     }
 }

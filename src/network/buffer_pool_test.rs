@@ -1,5 +1,11 @@
 use super::*;
 
+fn pool_of_one() -> BufferPool {
+    let pool = BufferPool::default();
+    pool.join();
+    pool
+}
+
 /// A request as a connection reads it: behind its size, in one buffer.
 fn request(pool: &BufferPool, size: usize) -> Bytes {
     let mut ahead = pool.take(size + 4);
@@ -17,7 +23,7 @@ fn waiting(pool: &BufferPool) -> (usize, usize) {
 
 #[test]
 fn buffer_of_a_request_that_is_dropped_serves_the_next_again_and_again() {
-    let pool = BufferPool::default();
+    let pool = pool_of_one();
     let first = request(&pool, 100_000);
     let place = first.as_ptr();
     let part = first.slice(1000..2000);
@@ -36,7 +42,7 @@ fn buffer_of_a_request_that_is_dropped_serves_the_next_again_and_again() {
 
 #[test]
 fn buffer_that_somebody_still_reads_is_not_used_again() {
-    let pool = BufferPool::default();
+    let pool = pool_of_one();
     let first = request(&pool, 100_000);
     let part = first.slice(50..60);
     drop(first);
@@ -60,7 +66,7 @@ fn buffer_that_somebody_still_reads_is_not_used_again() {
 
 #[test]
 fn buffer_much_larger_than_what_is_asked_for_is_not_given() {
-    let pool = BufferPool::default();
+    let pool = pool_of_one();
     drop(request(&pool, 1_000_000));
     let small = pool.take(100_000);
     assert!(small.capacity() < 200_000);
@@ -70,7 +76,7 @@ fn buffer_much_larger_than_what_is_asked_for_is_not_given() {
 
 #[test]
 fn buffers_beyond_the_bound_and_small_ones_are_freed() {
-    let pool = BufferPool::default();
+    let pool = pool_of_one();
     let requests: Vec<Bytes> = (0..20).map(|_| request(&pool, 1 << 20)).collect();
     drop(requests);
     let (_, bytes) = waiting(&pool);
@@ -81,14 +87,31 @@ fn buffers_beyond_the_bound_and_small_ones_are_freed() {
     // What is larger than all that may wait does not push the others out.
     drop(request(&pool, POOLED_BYTES_MAX));
     assert_eq!(waiting(&pool).1, bytes);
-    pool.clear();
     drop(request(&pool, 1000));
+    assert_eq!(waiting(&pool).1, bytes);
+}
+
+#[test]
+fn nothing_waits_once_the_last_connection_that_sent_large_requests_has_ended() {
+    let pool = pool_of_one();
+    pool.join();
+    let parked = request(&pool, 100_000);
+    drop(request(&pool, 200_000));
+    pool.leave();
+    assert_eq!(waiting(&pool).0, 1);
+    pool.leave();
     assert_eq!(waiting(&pool), (0, 0));
+    // What was still in use then.
+    drop(parked);
+    assert_eq!(waiting(&pool), (0, 0));
+    pool.join();
+    drop(request(&pool, 100_000));
+    assert_eq!(waiting(&pool).0, 1);
 }
 
 #[test]
 fn buffers_of_sizes_that_are_asked_for_no_more_are_freed_for_others() {
-    let pool = BufferPool::default();
+    let pool = pool_of_one();
     let requests: Vec<Bytes> = (0..100).map(|_| request(&pool, 70_000)).collect();
     drop(requests);
     let requests: Vec<Bytes> = (0..8).map(|_| request(&pool, 1_000_000)).collect();

@@ -167,8 +167,9 @@ impl Connection {
         let mut shutdown = self.shutdown.clone();
         let mut stopped = pin!(super::turned_true(&mut shutdown));
         loop {
-            self.handle_what_is_here(pending).await?;
-            self.write_ready(pending).await?;
+            let now = activity.last();
+            self.handle_what_is_here(pending, now).await?;
+            self.write_ready(pending, now).await?;
             let may_read = pending.len() < PENDING_ANSWERS_MAX;
             tokio::select! {
                 biased;
@@ -218,10 +219,15 @@ impl Connection {
     }
 
     /// While there are small answers to be sent, and requests that need not be waited for.
-    async fn handle_what_is_here(&mut self, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
+    async fn handle_what_is_here(
+        &mut self,
+        pending: &mut VecDeque<Pending>,
+        now: Instant,
+    ) -> Result<(), ConnectionEnd> {
+        let together_max = self.pipeline.together_max(now);
         let mut bytes = 0;
         while bytes < REQUEST_BYTES_TOGETHER_MAX
-            && pending.len() < self.pipeline.together_max()
+            && pending.len() < together_max
             && pending.front().is_some_and(Pending::is_ready)
             && pending.back().is_some_and(|answer| !answer.is_large())
         {
@@ -235,7 +241,11 @@ impl Connection {
     }
 
     /// Writes the answers at the front that wait for nothing any more, with one call where they are small.
-    async fn write_ready(&mut self, pending: &mut VecDeque<Pending>) -> Result<(), ConnectionEnd> {
+    async fn write_ready(
+        &mut self,
+        pending: &mut VecDeque<Pending>,
+        now: Instant,
+    ) -> Result<(), ConnectionEnd> {
         let mut together = ResponseFrame::default();
         let mut count = 0;
         while let Some(Pending::Ready(frame)) = pending.front_mut() {
@@ -246,7 +256,7 @@ impl Connection {
         if count == 0 {
             return Ok(());
         }
-        self.pipeline.answered(count);
+        self.pipeline.answered(count, now);
         self.write(together).await
     }
 
@@ -300,9 +310,12 @@ impl Activity {
         }
     }
 
+    fn last(&self) -> Instant {
+        self.began + Duration::from_nanos(self.last.load(Ordering::Relaxed))
+    }
+
     fn elapsed(&self) -> Duration {
-        let last = Duration::from_nanos(self.last.load(Ordering::Relaxed));
-        self.began.elapsed().saturating_sub(last)
+        self.last().elapsed()
     }
 
     /// Until nothing has moved for `max`. Bytes of a frame that is not whole are seen here only, so that no clock is read for them:

@@ -92,6 +92,8 @@ pub struct FrameBuffer {
     /// The last frame's size.
     last_size: usize,
     buffers: BufferPool,
+    /// A large frame has begun: counted as a user of the buffers.
+    is_user: bool,
 }
 
 impl FrameBuffer {
@@ -106,6 +108,7 @@ impl FrameBuffer {
             partial: None,
             last_size: 0,
             buffers,
+            is_user: false,
         }
     }
 
@@ -129,6 +132,10 @@ impl FrameBuffer {
     pub fn begin(&mut self, size: usize, memory: Option<OwnedSemaphorePermit>) {
         self.ahead.advance(SIZE_PREFIX);
         self.last_size = size;
+        if size >= POOLED_FROM && !self.is_user {
+            self.is_user = true;
+            self.buffers.join();
+        }
         let here = self.ahead.len().min(size);
         let is_all = here == self.ahead.len();
         let room = self.ahead.capacity();
@@ -307,11 +314,10 @@ impl FrameReader {
     }
 }
 
-impl Drop for FrameReader {
-    /// A client that sent large requests sends no more: what its buffers hold is freed. Those of others get new ones.
+impl Drop for FrameBuffer {
     fn drop(&mut self) {
-        if self.buffer.last_size >= POOLED_FROM {
-            self.memory.buffers.clear();
+        if self.is_user {
+            self.buffers.leave();
         }
     }
 }

@@ -171,5 +171,6 @@ async fn large_frames_of_one_size_are_read_into_the_same_buffer() {
         places.insert(frame.bytes.as_ptr() as usize);
     }
     assert!(places.len() <= 6, "{places:?}");
+    assert!(reader.memory.buffers.waiting_bytes() >= 250_000);
     writer.join().unwrap();
 }

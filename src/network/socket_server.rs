@@ -14,6 +14,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::connection::{Connection, ConnectionEnd};
 use super::connection_quota::{ConnectionQuota, ConnectionSlot};
@@ -240,7 +241,7 @@ impl SocketServer {
                 config,
                 clock,
                 limiter: LogLimiter::default(),
-                pipelining: Pipelining::new(processors),
+                pipelining: Pipelining::new(processors, Instant::now()),
                 next_connection_id: AtomicU64::new(0),
             }),
             stop_accepting: watch::Sender::new(false),
