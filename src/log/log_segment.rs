@@ -553,9 +553,14 @@ impl LogSegment {
 
     /// The offset after the last batch.
     pub fn read_next_offset(&self) -> Result<i64, ScanError> {
+        Ok(self.read_end()?.0)
+    }
+
+    /// The offset after the last batch, and whether the file ends there.
+    pub fn read_end(&self) -> Result<(i64, bool), ScanError> {
         let mut next_offset = self.base_offset;
         let mut scanner = match self.size() {
-            0 => return Ok(next_offset),
+            0 => return Ok((next_offset, true)),
             // One read has all of it: the index would cost more.
             size if size <= HEADER_READ_BYTES as u64 => self.headers_from(0)?,
             _ => {
@@ -570,7 +575,7 @@ impl LogSegment {
         while let Some(batch) = scanner.next_batch()? {
             next_offset = batch.header.next_offset();
         }
-        Ok(next_offset)
+        Ok((next_offset, scanner.position() == self.size()))
     }
 
     pub fn read_batch(&self, batch: &PlacedBatch) -> Result<(PlacedBatch, bytes::Bytes), ScanError> {

@@ -130,7 +130,18 @@ struct Loading<'a> {
 }
 
 impl LogLoader<'_> {
-    pub fn load(self) -> Result<Arc<UnifiedLog>, LogError> {
+    pub fn load(mut self) -> Result<Arc<UnifiedLog>, LogError> {
+        loop {
+            if let Some(log) = self.try_load()? {
+                return Ok(log);
+            }
+            // Without a clean shutdown there is no such doubt.
+            self.had_clean_shutdown = false;
+        }
+    }
+
+    /// `None`: the log is not as a clean shutdown left it.
+    fn try_load(&self) -> Result<Option<Arc<UnifiedLog>>, LogError> {
         let dir = PartitionDir::new(self.path.clone());
         if !self.had_clean_shutdown {
             // The process that died may not have synced what it made.
@@ -144,7 +155,7 @@ impl LogLoader<'_> {
         let topic_id = self.read_topic_id()?;
         let (epochs, epochs_lost) = self.read_epochs()?;
         let mut loading = Loading {
-            loader: &self,
+            loader: self,
             dir,
             segments: Vec::new(),
             epochs,
@@ -156,11 +167,14 @@ impl LogLoader<'_> {
             unrecovered_from: i64::MAX,
         };
         loading.load_segments(&listing)?;
+        if self.had_clean_shutdown && !loading.is_as_it_was_left()? {
+            return Ok(None);
+        }
         let (recovery_point, log_end_offset) = loading.recover_log()?;
         if epochs_lost {
             loading.rebuild_epochs()?;
         }
-        loading.finish(topic_id, recovery_point, log_end_offset)
+        loading.finish(topic_id, recovery_point, log_end_offset).map(Some)
     }
 
     fn fail(&self, path: &Path, operation: &'static str, error: io::Error) -> LogError {
@@ -596,6 +610,32 @@ impl Loading<'_> {
         Ok(Some((valid, next_offset)))
     }
 
+    /// A clean shutdown leaves whole batches up to the recovery point. What was changed since is recovered like after a crash:
+    /// appends behind a torn tail would be acknowledged, never read, and gone with the next recovery. (Kafka appends there.)
+    fn is_as_it_was_left(&mut self) -> Result<bool, LogError> {
+        let Some(last) = self.segments.last().cloned() else {
+            return Ok(true);
+        };
+        let recovery_point = self.loader.recovery_point;
+        let found = match last.read_end() {
+            // A directory may come without checkpoints.
+            Ok((end, true)) if end == recovery_point || recovery_point == 0 => {
+                self.split_last_if_it_overflows(end)?;
+                return Ok(true);
+            }
+            Ok((end, true)) => format!("it ends at {end}"),
+            Ok((end, false)) => format!("it ends at {end}, in the middle of its last file"),
+            Err(ScanError::Record(error)) => error.to_string(),
+            Err(error) => return Err(self.fail(&last, "reading", error)),
+        };
+        tracing::warn!(
+            "{}: the log is not as the clean shutdown left it, with its end at {recovery_point}: {found}; it is recovered \
+             like after a crash",
+            self.loader.topic_partition
+        );
+        Ok(false)
+    }
+
     /// Recovers what may be torn. Gives the recovery point and the log end offset.
     fn recover_log(&mut self) -> Result<(i64, i64), LogError> {
         let checkpoint = self.loader.recovery_point;
@@ -652,9 +692,6 @@ impl Loading<'_> {
                     break;
                 }
             }
-        }
-        if self.loader.had_clean_shutdown {
-            self.split_last_if_it_overflows()?;
         }
         let log_start_offset = self.loader.log_start_offset;
         let mut log_end_offset = None;

@@ -92,13 +92,11 @@ impl Loading<'_> {
     }
 
     /// After a clean end nothing was read of the last segment yet.
-    pub(super) fn split_last_if_it_overflows(&mut self) -> Result<(), LogError> {
+    /// `end`: the log end offset.
+    pub(super) fn split_last_if_it_overflows(&mut self, end: i64) -> Result<(), LogError> {
         let Some(last) = self.segments.last().cloned() else {
             return Ok(());
         };
-        let end = last
-            .read_next_offset()
-            .map_err(|error| self.fail(&last, "reading", error))?;
         if last.size() == 0 || last.fits(end - 1) {
             return Ok(());
         }

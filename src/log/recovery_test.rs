@@ -638,3 +638,80 @@ fn damaged_offset_in_the_active_segment_hinders_no_append_behind_a_wrong_index()
         manager.shutdown(1).unwrap();
     }
 }
+
+/// Files that were changed after a clean end: what is acknowledged from then on is read, and is there after a kill.
+#[test]
+fn log_that_is_not_as_its_clean_end_left_it_is_recovered_before_anything_is_appended() {
+    let size = batch(2, 200, NOW).len() as u64;
+    let (last, end) = (8 * size, 9 * size);
+    let flipped = |at: u64, bit: u8| {
+        move |disk: &SimDisk| {
+            let path = path_of(60, FileKind::Log);
+            let byte = disk.read(&path).unwrap()[at as usize] ^ bit;
+            damage(disk, 60, at, &[byte]);
+        }
+    };
+    let written = |at: u64, bytes: Vec<u8>| move |disk: &SimDisk| damage(disk, 60, at, &bytes);
+    type Change = Box<dyn Fn(&SimDisk)>;
+    let cases: Vec<(&str, i64, Change)> = vec![
+        (
+            "a few bytes more",
+            78,
+            Box::new(written(end, vec![1, 2, 3, 4, 5])),
+        ),
+        ("zeros", 78, Box::new(written(end, vec![0; 4096]))),
+        (
+            "half a batch",
+            78,
+            Box::new(written(end, batch(2, 200, NOW)[..200].to_vec())),
+        ),
+        ("a larger size", 76, Box::new(flipped(last + 8, 0x40))),
+        ("a size a little larger", 76, Box::new(flipped(last + 11, 4))),
+        ("a negative size", 76, Box::new(flipped(last + 8, 0x80))),
+        ("another format", 76, Box::new(flipped(last + 16, 0x80))),
+        ("an offset of before", 76, Box::new(flipped(last + 7, 64))),
+        ("an offset far away", 76, Box::new(flipped(last, 0x40))),
+        (
+            "a batch lost",
+            76,
+            Box::new(move |disk: &SimDisk| {
+                let file = disk
+                    .open(&path_of(60, FileKind::Log), OpenMode::ReadWrite)
+                    .unwrap();
+                file.set_len(last).unwrap();
+            }),
+        ),
+    ];
+    for (name, left, change) in cases {
+        let disk = timed_log();
+        change(&disk);
+        let (manager, log) = load(&disk).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(log.log_end_offset(), left, "{name}");
+        (0..3).for_each(|_| append_timed(&log).unwrap());
+        let expected: Vec<i64> = (0..left + 6).collect();
+        assert_eq!(offsets_of_all(&log), expected, "{name}");
+        // Killed.
+        drop((manager, log));
+        let (_, log) = load(&disk).unwrap();
+        assert_eq!(offsets_of_all(&log), expected, "{name}");
+    }
+}
+
+#[test]
+fn clean_start_recovers_nothing_with_and_without_checkpoints() {
+    for has_checkpoint in [true, false] {
+        let disk = timed_log();
+        if !has_checkpoint {
+            disk.remove_file(Path::new("/data/recovery-point-offset-checkpoint"))
+                .unwrap();
+        }
+        // A recovery would build it.
+        let path = path_of(60, FileKind::OffsetIndex);
+        let before = disk.read(&path).unwrap();
+        let file = disk.open(&path, OpenMode::CreateTruncate).unwrap();
+        file.write_all_at(&before[..8], 0).unwrap();
+        let (_, log) = load(&disk).unwrap();
+        assert_eq!(log.log_end_offset(), 78);
+        assert_eq!(disk.read(&path).unwrap()[..], before[..8]);
+    }
+}
