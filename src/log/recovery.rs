@@ -474,7 +474,15 @@ impl Loading<'_> {
         segment: &Arc<LogSegment>,
         durability: Durability,
     ) -> Result<Recovered, LogError> {
-        let mut state = self.new_producer_state(self.snapshots.clone());
+        let mut snapshots = self.snapshots.clone();
+        // Those behind a segment whose records are all there stay: after a clean shutdown nothing else tells of producers.
+        let behind = match durability {
+            Durability::Unflushed => BTreeSet::new(),
+            Durability::Durable | Durability::DurableAndClosed { .. } => {
+                snapshots.split_off(&segment.base_offset().saturating_add(1))
+            }
+        };
+        let mut state = self.new_producer_state(snapshots);
         if !self.segments.is_empty() {
             let before: Segments = self
                 .segments
@@ -505,8 +513,11 @@ impl Loading<'_> {
                 .map_err(io)?;
         }
         segment.on_recovered().map_err(io)?;
-        self.producer_files().take_snapshot_if_there_is_room(&mut state)?;
+        if !behind.contains(&next_offset) {
+            self.producer_files().take_snapshot_if_there_is_room(&mut state)?;
+        }
         self.snapshots = state.snapshots().clone();
+        self.snapshots.extend(behind);
         Ok(Recovered::Whole {
             bytes_cut: size - valid,
             next_offset,

@@ -7,7 +7,7 @@ use crate::io::disk::{Disk, OpenMode};
 use crate::io::sim_disk::{SimDisk, SimOperation};
 use crate::log::log_manager_test::{TestClock, batch, config_with, open_manager};
 use crate::log::{FetchIsolation, LogManager};
-use crate::record::{Batches, records_of};
+use crate::record::{BatchBuilder, BatchOptions, Batches, records_of};
 
 const NOW: i64 = 1_700_000_000_000;
 const FOLDER: &str = "/data/t-0";
@@ -713,5 +713,37 @@ fn clean_start_recovers_nothing_with_and_without_checkpoints() {
         let (_, log) = load(&disk).unwrap();
         assert_eq!(log.log_end_offset(), 78);
         assert_eq!(disk.read(&path).unwrap()[..], before[..8]);
+    }
+}
+
+/// A segment that a clean start builds indexes for says nothing against what snapshots behind it tell of producers, nor if all of
+/// it lies below the log's start.
+#[test]
+fn producers_are_known_after_a_clean_start_that_builds_an_index_anew() {
+    for (missing, start) in [(0, 0), (20, 0), (40, 0), (0, 50), (20, 50), (40, 50)] {
+        let disk = timed_log();
+        let (manager, log) = load(&disk).unwrap();
+        log.update_high_watermark(78);
+        log.maybe_increment_log_start_offset(start).unwrap();
+        let mut builder = BatchBuilder::new(BatchOptions {
+            producer_id: 7,
+            producer_epoch: 0,
+            base_sequence: 0,
+            ..BatchOptions::default()
+        });
+        builder.append(NOW + 78, None, Some(b"once"), &[]);
+        let bytes = builder.build().unwrap();
+        log.append_as_leader(&bytes, 0, AppendOrigin::Client, NOW)
+            .unwrap();
+        drop(log);
+        manager.shutdown(1).unwrap();
+        disk.remove_file(&path_of(missing, FileKind::OffsetIndex))
+            .unwrap();
+        let (_, log) = load(&disk).unwrap();
+        let again = log
+            .append_as_leader(&bytes, 0, AppendOrigin::Client, NOW)
+            .unwrap();
+        assert!(again.duplicate, "{missing}");
+        assert_eq!(again.first_offset, 78);
     }
 }
