@@ -91,8 +91,7 @@ impl Loading<'_> {
         Ok(pieces)
     }
 
-    /// After a clean end nothing was read of the last segment yet.
-    /// `end`: the log end offset.
+    /// After a clean end only the log end offset, `end`, was read of the last segment yet.
     pub(super) fn split_last_if_it_overflows(&mut self, end: i64) -> Result<(), LogError> {
         let Some(last) = self.segments.last().cloned() else {
             return Ok(());

@@ -572,18 +572,22 @@ fn pass_over_a_record(history: &mut History) -> (ClientId, Time, Read) {
     (poll.consumer, poll.completed - 1, read)
 }
 
+fn reposition(history: &mut History, consumer: ClientId, at: Time) {
+    history.operations.push(Operation {
+        client: consumer,
+        invoked: at,
+        completed: Some(at),
+        outcome: Outcome::Ok,
+        body: Body::Repositioned(consumer),
+    });
+}
+
 /// As when the offset that a group had committed is too high: the member begins behind what nobody was given.
 #[test]
 fn a_record_that_no_member_of_a_group_was_given_is_unread_although_the_consumer_was_moved() {
     let history = spoilt(|history| {
         let (consumer, moved_at, _) = pass_over_a_record(history);
-        history.operations.push(Operation {
-            client: consumer,
-            invoked: moved_at,
-            completed: Some(moved_at),
-            outcome: Outcome::Ok,
-            body: Body::Repositioned(consumer),
-        });
+        reposition(history, consumer, moved_at);
     });
     assert_found(&history, &[Kind::Unread]);
 }
@@ -592,13 +596,7 @@ fn a_record_that_no_member_of_a_group_was_given_is_unread_although_the_consumer_
 fn a_record_that_another_member_was_given_is_not_unread() {
     let history = spoilt(|history| {
         let (consumer, moved_at, read) = pass_over_a_record(history);
-        history.operations.push(Operation {
-            client: consumer,
-            invoked: moved_at,
-            completed: Some(moved_at),
-            outcome: Outcome::Ok,
-            body: Body::Repositioned(consumer),
-        });
+        reposition(history, consumer, moved_at);
         read_by_stranger(history, Isolation::ReadCommitted, 1_000_000, read);
         assert_eq!(kinds(history), BTreeSet::from([Kind::Unread]), "of no group");
         let Body::Poll(poll) = &history.operations.last().unwrap().body else {
