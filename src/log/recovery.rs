@@ -167,10 +167,14 @@ impl LogLoader<'_> {
             unrecovered_from: i64::MAX,
         };
         loading.load_segments(&listing)?;
-        if self.had_clean_shutdown && !loading.is_as_it_was_left()? {
-            return Ok(None);
+        let mut left_end = None;
+        if self.had_clean_shutdown {
+            left_end = loading.end_as_it_was_left()?;
+            if left_end.is_none() {
+                return Ok(None);
+            }
         }
-        let (recovery_point, log_end_offset) = loading.recover_log()?;
+        let (recovery_point, log_end_offset) = loading.recover_log(left_end)?;
         if epochs_lost {
             loading.rebuild_epochs()?;
         }
@@ -623,16 +627,17 @@ impl Loading<'_> {
 
     /// A clean shutdown leaves whole batches up to the recovery point. What was changed since is recovered like after a crash:
     /// appends behind a torn tail would be acknowledged, never read, and gone with the next recovery. (Kafka appends there.)
-    fn is_as_it_was_left(&mut self) -> Result<bool, LogError> {
+    /// Gives the log end offset; `None` if the log was changed.
+    fn end_as_it_was_left(&mut self) -> Result<Option<i64>, LogError> {
         let Some(last) = self.segments.last().cloned() else {
-            return Ok(true);
+            return Ok(Some(self.loader.log_start_offset));
         };
         let recovery_point = self.loader.recovery_point;
         let found = match last.read_end() {
             // A directory may come without checkpoints.
             Ok((end, true)) if end == recovery_point || recovery_point == 0 => {
                 self.split_last_if_it_overflows(end)?;
-                return Ok(true);
+                return Ok(Some(end));
             }
             Ok((end, true)) => format!("it ends at {end}"),
             Ok((end, false)) => format!("it ends at {end}, in the middle of its last file"),
@@ -644,11 +649,11 @@ impl Loading<'_> {
              like after a crash",
             self.loader.topic_partition
         );
-        Ok(false)
+        Ok(None)
     }
 
-    /// Recovers what may be torn. Gives the recovery point and the log end offset.
-    fn recover_log(&mut self) -> Result<(i64, i64), LogError> {
+    /// Recovers what may be torn. `left_end`: where a clean shutdown left the end. Gives the recovery point and the log end offset.
+    fn recover_log(&mut self, left_end: Option<i64>) -> Result<(i64, i64), LogError> {
         let checkpoint = self.loader.recovery_point;
         if !self.loader.had_clean_shutdown {
             let first = floor_segment(&self.segments, checkpoint.min(self.unrecovered_from)).unwrap_or(0);
@@ -707,9 +712,12 @@ impl Loading<'_> {
         let log_start_offset = self.loader.log_start_offset;
         let mut log_end_offset = None;
         if let Some(last) = self.segments.last() {
-            let end = last
-                .read_next_offset()
-                .map_err(|error| self.fail(last, "reading", error))?;
+            let end = match left_end {
+                Some(end) => end,
+                None => last
+                    .read_next_offset()
+                    .map_err(|error| self.fail(last, "reading", error))?,
+            };
             last.mend_indexes()
                 .map_err(|error| self.fail(last, "building an index of", error.into()))?;
             if end >= log_start_offset {

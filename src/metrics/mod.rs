@@ -6,8 +6,6 @@
 mod page;
 mod server;
 
-use std::sync::Arc;
-
 pub use page::Page;
 pub use server::{MetricsServer, bind};
 
@@ -22,10 +20,6 @@ pub struct Registry {
 impl Registry {
     pub fn add(&mut self, collector: impl Fn(&mut Page) + Send + Sync + 'static) {
         self.collectors.push(Box::new(collector));
-    }
-
-    pub fn shared(self) -> Arc<Self> {
-        Arc::new(self)
     }
 
     /// All gauges as they are now.

@@ -498,7 +498,7 @@ fn start_metrics(
         }
     });
     let address = config.kavka_metrics_listener.as_deref().unwrap_or_default();
-    MetricsServer::start(listener, registry.shared(), runtime).map_err(no_metrics(address))
+    MetricsServer::start(listener, Arc::new(registry), runtime).map_err(no_metrics(address))
 }
 
 fn no_metrics(address: &str) -> impl Fn(std::io::Error) -> ServerError {
