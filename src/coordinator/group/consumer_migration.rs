@@ -124,8 +124,43 @@ pub(super) fn to_consumer_group(
         group.put_member(member.member_id.clone(), Some(Arc::new(member)));
     }
     keep_what_is_not_given_up(&mut group, &claimed);
-    group.set_metadata_hash(hashes.group_hash(group.subscribed_topics(), image));
+    let hash = match is_target_up_to_date(&group, image) {
+        true => hashes.group_hash(group.subscribed_topics(), image),
+        false => METADATA_HASH_OF_NOTHING,
+    };
+    group.set_metadata_hash(hash);
     Ok(group)
+}
+
+/// With this hash a group that has topics goes into a new epoch when they are next looked at.
+const METADATA_HASH_OF_NOTHING: i64 = 0;
+
+/// Whether the classic group's last assignment is one of what its members subscribe to now: upgraded in the midst of a
+/// rebalance, or before its leader has seen that topics changed, it is not. Then the group needs a target of its own, which
+/// Kafka makes only when the member that brings the upgrade changes a subscription. A static member that comes back does not.
+fn is_target_up_to_date(group: &ConsumerGroup, image: &MetadataImage) -> bool {
+    let mut assigned: BTreeMap<Uuid, usize> = BTreeMap::new();
+    for (member_id, target) in group.targets() {
+        let names = group
+            .member(member_id)
+            .map(|member| &*member.subscribed_topic_names);
+        for (topic_id, partitions) in &**target {
+            let topic = image.topics.by_id(*topic_id);
+            let is_wanted = topic.zip(names).is_some_and(|(topic, names)| {
+                let exists = |partition| topic.partitions.contains_key(partition);
+                names.iter().any(|name| **name == *topic.name) && partitions.iter().all(exists)
+            });
+            if !is_wanted {
+                return false;
+            }
+            *assigned.entry(*topic_id).or_default() += partitions.len();
+        }
+    }
+    let mut topics = group
+        .subscribed_topics()
+        .keys()
+        .filter_map(|name| image.topics.by_name(name));
+    topics.all(|topic| assigned.get(&topic.id).copied().unwrap_or_default() == topic.partitions.len())
 }
 
 /// Members of these revoke all that they have before they join. What one says that it has nevertheless was given to it in a

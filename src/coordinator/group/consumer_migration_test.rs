@@ -226,6 +226,59 @@ fn claim_of_a_member_of_an_eager_group_is_not_believed() {
     }
 }
 
+/// A static member comes back by the consumer protocol and wants what it wanted before: nothing else tells that the classic
+/// group's last assignment is out of date.
+fn epochs_after_a_static_upgrade(change: impl FnOnce(&mut Fixture)) -> ((i32, i32, &'static str), Answered) {
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 2);
+    let instance = Some(text("i"));
+    let token = fixture.join(classic("", &[]).with_group_instance_id(instance.clone()));
+    fixture.sleep(3000);
+    let joined = fixture.joined(token).unwrap();
+    let target = [(topic_id(1), [0, 1].into())].into();
+    let assignment = embedded::serialize_assignment(&target, 1, &fixture.shard.image).unwrap();
+    let mut syncing = sync_request(&joined);
+    syncing.group_instance_id = instance.clone();
+    syncing.assignments = vec![
+        SyncGroupRequestAssignment::default()
+            .with_member_id(joined.member_id.clone())
+            .with_assignment(assignment),
+    ];
+    let token = fixture.sync_with(syncing);
+    assert_eq!(fixture.synced(token).unwrap().error_code, 0);
+    change(&mut fixture);
+    let answered = fixture.beats(&joining("a", &["one"]).with_instance_id(instance));
+    fixture.assert_replays();
+    (fixture.epochs(), answered)
+}
+
+#[test]
+fn assignment_that_a_classic_leader_left_out_of_date_is_made_anew_after_an_upgrade() {
+    let stays = epochs_after_a_static_upgrade(|_| {});
+    assert_eq!(stays, ((1, 1, "Stable"), (1, Some(vec![(1, vec![0, 1])]))));
+    let grown = epochs_after_a_static_upgrade(|fixture| fixture.topic("one", 1, 3));
+    assert_eq!(grown, ((2, 2, "Stable"), (2, Some(vec![(1, vec![0, 1, 2])]))));
+    let new = epochs_after_a_static_upgrade(|fixture| {
+        fixture.delete_topic(1);
+        fixture.topic("one", 2, 1);
+    });
+    assert_eq!(new, ((2, 2, "Stable"), (2, Some(vec![(2, vec![0])]))));
+}
+
+#[test]
+fn assignment_of_a_generation_before_a_change_of_subscriptions_is_made_anew_after_an_upgrade() {
+    let (epochs, (epoch, _)) = epochs_after_a_static_upgrade(|fixture| {
+        fixture.topic("two", 2, 1);
+        // It waits for the static member, so the group is upgraded in the midst of a rebalance.
+        let protocol = JoinGroupRequestProtocol::default()
+            .with_name(text("range"))
+            .with_metadata(subscription(&["two"], &[]));
+        fixture.join(join("group").with_protocols(vec![protocol]));
+        assert_eq!(fixture.state(), "PreparingRebalance");
+    });
+    assert_eq!((epochs.0, epochs.1, epoch), (2, 2, 2));
+}
+
 #[test]
 fn members_that_wait_for_a_rebalance_are_told_to_join_again() {
     let mut fixture = Fixture::new();
