@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::assignor::TopicPartitions;
+use super::classic_group::ClassicGroupState;
 use super::consumer_fixture_test::*;
 use super::embedded_protocol as embedded;
 use super::fixture_test::*;
@@ -289,10 +290,19 @@ impl Simulation {
             .with_member_id(client.classic.member_id.clone())
             .with_group_instance_id(client.instance.as_deref().map(text))
             .with_protocols(vec![protocol]);
+        let is_returning = request.group_instance_id.is_some() && request.member_id.is_empty();
         match self.fixture.try_join(request) {
-            Ok(token) => self.clients[index].classic.phase = Phase::Joining(token),
+            Ok(token) => {
+                self.clients[index].classic.phase = Phase::Joining(token);
+                self.was_replaced_quietly |= is_returning && self.is_stable_classic_group();
+            }
             Err(error) => self.on_error(index, error.code),
         }
+    }
+
+    fn is_stable_classic_group(&self) -> bool {
+        let group = self.fixture.shard.classic_group("group");
+        group.is_some_and(|group| group.state() == ClassicGroupState::Stable)
     }
 
     fn on_joined(&mut self, index: usize, response: &JoinGroupResponse) {

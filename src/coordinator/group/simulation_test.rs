@@ -45,6 +45,8 @@ pub struct Simulation {
     /// Acknowledged commits.
     committed: BTreeMap<(u128, i32), i64>,
     next_offset: i64,
+    /// A static member took its instance's place in a stable classic group, which does not rebalance for it.
+    pub was_replaced_quietly: bool,
 }
 
 impl Simulation {
@@ -66,6 +68,7 @@ impl Simulation {
             next_topic: 1,
             committed: BTreeMap::new(),
             next_offset: 1,
+            was_replaced_quietly: false,
         };
         TOPICS.iter().for_each(|name| simulation.create_topic(name));
         simulation
@@ -347,6 +350,11 @@ impl Simulation {
     /// Sessions of those who crashed end, everybody becomes a member and gets what it is to have.
     fn settle(&mut self) {
         self.go_on_for(100);
+        // Whether such a member wants what it wanted before Kafka does not ask: the next rebalance finds it out.
+        if std::mem::take(&mut self.was_replaced_quietly) {
+            self.clients.iter_mut().for_each(Client::join_again);
+            self.go_on_for(100);
+        }
         let has_consumers = self
             .clients
             .iter()
