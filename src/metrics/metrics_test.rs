@@ -1,4 +1,4 @@
-use super::server::judge;
+use super::server::{Asked, judge};
 use super::*;
 
 #[test]
@@ -22,9 +22,11 @@ fn gauges_have_the_names_that_the_jmx_exporter_gives_them() {
 
 #[test]
 fn request_for_anything_but_the_page_is_refused() {
-    let cases: &[(&[u8], Result<(), &str>)] = &[
-        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Ok(())),
-        (b"GET /metrics?name[]=x HTTP/1.0\r\n\r\n", Ok(())),
+    let cases: &[(&[u8], Result<Asked, &str>)] = &[
+        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Ok(Asked::Page)),
+        (b"GET /metrics?name[]=x HTTP/1.0\r\n\r\n", Ok(Asked::Page)),
+        (b"HEAD /metrics HTTP/1.1\r\n\r\n", Ok(Asked::HeadAlone)),
+        (b"HEAD / HTTP/1.1\r\n\r\n", Err("404 Not Found")),
         (b"POST /metrics HTTP/1.1\r\n\r\n", Err("405 Method Not Allowed")),
         (b"GET / HTTP/1.1\r\n\r\n", Err("404 Not Found")),
         (b"GET /metrics/../etc HTTP/1.1\r\n\r\n", Err("404 Not Found")),

@@ -1,23 +1,28 @@
-//! `GET /metrics` over HTTP/1.1, and nothing else: one request a connection, bounded in size, time and number.
+//! `GET /metrics` and `HEAD /metrics` over HTTP/1.1, and nothing else: one request a connection, bounded in size, time and number.
 //!
 //! Must never hold up anything of the node's own: a page is made on a blocking thread, and a disk that hangs holds no more of
-//! those than there may be requests at a time.
+//! those than there may be pages in the making. Nor may those who ask nothing hold up who does: there is always room for another
+//! connection, at the cost of the oldest that has not asked yet.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinHandle;
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use super::Registry;
 
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
-const REQUESTS_MAX: usize = 4;
+const CONNECTIONS_MAX: usize = 64;
+/// In the making at a time.
+const PAGES_MAX: usize = 4;
 /// For one request from its first byte to the last of its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After an `accept` that failed: mostly for want of descriptors.
@@ -46,33 +51,71 @@ impl MetricsServer {
     pub fn start(listener: TcpListener, registry: Arc<Registry>, runtime: &Handle) -> io::Result<Self> {
         let _entered = runtime.enter();
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let accepting = runtime.spawn(async move {
-            let permits = Arc::new(Semaphore::new(REQUESTS_MAX));
-            loop {
-                let Ok((stream, _)) = listener.accept().await else {
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
-                };
-                // Who comes when there are too many is closed.
-                if let Ok(permit) = permits.clone().try_acquire_owned() {
-                    let serving = serve(stream, registry.clone(), permit);
-                    tokio::spawn(tokio::time::timeout(PATIENCE, serving));
-                }
-            }
-        });
+        let accepting = runtime.spawn(accept(listener, registry));
         Ok(Self { accepting })
+    }
+}
+
+async fn accept(listener: tokio::net::TcpListener, registry: Arc<Registry>) {
+    let pages = Arc::new(Semaphore::new(PAGES_MAX));
+    let mut connections = Connections::default();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        connections.make_room();
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let serving = serve(stream, registry.clone(), pages.clone(), has_asked.clone());
+        let task = tokio::spawn(tokio::time::timeout(PATIENCE, serving)).abort_handle();
+        connections.open.push_back(Open { task, has_asked });
+    }
+}
+
+struct Open {
+    task: AbortHandle,
+    /// The whole request is here.
+    has_asked: Arc<AtomicBool>,
+}
+
+/// Oldest first; some may have ended.
+#[derive(Default)]
+struct Connections {
+    open: VecDeque<Open>,
+}
+
+impl Connections {
+    fn make_room(&mut self) {
+        if self.open.len() < CONNECTIONS_MAX {
+            return;
+        }
+        self.open.retain(|connection| !connection.task.is_finished());
+        if self.open.len() < CONNECTIONS_MAX {
+            return;
+        }
+        let silent = self
+            .open
+            .iter()
+            .position(|connection| !connection.has_asked.load(Ordering::Relaxed));
+        if let Some(oldest) = self.open.remove(silent.unwrap_or(0)) {
+            oldest.task.abort();
+        }
     }
 }
 
 async fn serve(
     mut stream: TcpStream,
     registry: Arc<Registry>,
-    permit: OwnedSemaphorePermit,
+    pages: Arc<Semaphore>,
+    has_asked: Arc<AtomicBool>,
 ) -> io::Result<()> {
     let request = read_head(&mut stream).await?;
-    let (status, body) = match judge(&request) {
-        // The thread keeps the permit, also when nobody waits for it any more.
-        Ok(()) => {
+    has_asked.store(true, Ordering::Relaxed);
+    let asked = judge(&request);
+    let (status, body) = match asked {
+        Ok(_) => {
+            let permit = pages.acquire_owned().await.map_err(io::Error::other)?;
+            // The thread keeps the permit, also when nobody waits for it any more.
             let made = tokio::task::spawn_blocking(move || (registry.page(), permit)).await;
             match made {
                 Ok((page, _permit)) => ("200 OK", page),
@@ -87,7 +130,9 @@ async fn serve(
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body.as_bytes()).await?;
+    if asked != Ok(Asked::HeadAlone) {
+        stream.write_all(body.as_bytes()).await?;
+    }
     stream.shutdown().await
 }
 
@@ -102,8 +147,15 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(request)
 }
 
-/// The status of what is no request for the page.
-pub(super) fn judge(request: &[u8]) -> Result<(), &'static str> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Page,
+    /// What would be in front of the page.
+    HeadAlone,
+}
+
+/// What is asked for, or the status of what is no request for the page.
+pub(super) fn judge(request: &[u8]) -> Result<Asked, &'static str> {
     const BAD: &str = "400 Bad Request";
     if request.len() > REQUEST_BYTES_MAX || !request.windows(4).any(|four| four == b"\r\n\r\n") {
         return Err(BAD);
@@ -117,7 +169,8 @@ pub(super) fn judge(request: &[u8]) -> Result<(), &'static str> {
     let path = target.split('?').next().unwrap_or_default();
     match (method, path) {
         _ if !version.starts_with("HTTP/1.") || words.next().is_some() => Err(BAD),
-        ("GET", "/metrics") => Ok(()),
+        ("GET", "/metrics") => Ok(Asked::Page),
+        ("HEAD", "/metrics") => Ok(Asked::HeadAlone),
         (_, "/metrics") => Err("405 Method Not Allowed"),
         _ => Err("404 Not Found"),
     }

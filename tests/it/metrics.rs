@@ -1,13 +1,15 @@
 //! What monitoring sees of a node: the page of `kavka.metrics.listener`.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
 
 use bytes::Bytes;
 use kavka::record::{BatchBuilder, BatchOptions};
 
 use super::support::client::Client;
-use super::support::node::{Node, PATIENCE, free_ports, wait_until};
+use super::support::node::{Node, PATIENCE, wait_until};
+use super::support::ports::Port;
 use super::support::topic::{self, produce};
 
 fn ask(port: u16, request: &[u8]) -> String {
@@ -53,7 +55,8 @@ const KNOWN_BAD: &str = "kavka_log_knownbad_ranges";
 
 #[test]
 fn partition_whose_cleaning_fails_shows_in_the_gauges() {
-    let (port, _) = free_ports();
+    let taken = Port::free();
+    let port = taken.number();
     let listener = format!("127.0.0.1:{port}");
     let node = Node::start(&[
         ("kavka.metrics.listener", &listener),
@@ -99,8 +102,9 @@ fn partition_whose_cleaning_fails_shows_in_the_gauges() {
 }
 
 #[test]
-fn what_is_no_request_for_metrics_is_refused_and_many_at_once_are_closed() {
-    let (port, _) = free_ports();
+fn what_is_no_request_for_metrics_is_refused() {
+    let taken = Port::free();
+    let port = taken.number();
     let node = Node::start(&[("kavka.metrics.listener", &format!("127.0.0.1:{port}"))]);
     assert!(ask(port, b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     assert!(ask(port, b"DELETE /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
@@ -110,18 +114,41 @@ fn what_is_no_request_for_metrics_is_refused_and_many_at_once_are_closed() {
         answer.is_empty() || answer.starts_with("HTTP/1.1 400 "),
         "{answer}"
     );
-    let silent: Vec<TcpStream> = (0..50)
-        .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
-        .collect();
-    // Those that are too many are closed at once; the others hold nobody up for long.
-    wait_until("a silent connection is closed", || {
-        let mut byte = [0];
-        silent[49].set_nonblocking(true).unwrap();
-        matches!((&silent[49]).read(&mut byte), Ok(0))
-    });
-    drop(silent);
-    wait_until("the page is served again", || {
-        ask(port, b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 ")
-    });
+    let head = ask(port, b"HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"),
+        "{head}"
+    );
+    assert!(!head.contains("Content-Length: 0\r\n"), "{head}");
     topic::create(&mut Client::connect(node.address()), "t", 1, &[]);
+}
+
+#[test]
+fn connections_that_ask_nothing_hold_up_nobody_who_does() {
+    let taken = Port::free();
+    let port = taken.number();
+    let _node = Node::start(&[("kavka.metrics.listener", &format!("127.0.0.1:{port}"))]);
+    let mut silent = Vec::new();
+    for more in [4, 60, 200] {
+        for _ in 0..more {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            stream.write_all(b"GET /met").unwrap();
+            silent.push(stream);
+        }
+        let asked = Instant::now();
+        page(port);
+        assert!(asked.elapsed() < PATIENCE / 6, "{:?}", asked.elapsed());
+    }
+    // The oldest made room.
+    wait_until("a silent connection is closed", || {
+        silent[0].set_nonblocking(true).unwrap();
+        silent[0]
+            .read(&mut [0])
+            .map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |read| read == 0)
+    });
+    let newest = silent.last_mut().unwrap();
+    newest.write_all(b"rics HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    newest.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
 }

@@ -4,11 +4,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::support::node::{Node, PATIENCE, free_ports, kavka_command};
+use crate::support::node::{Node, PATIENCE, kavka_command};
+use crate::support::ports::Port;
 
 /// A node that is never started as a `Node`, since it must not start.
 struct Refused {
     directory: tempfile::TempDir,
+    _ports: [Port; 2],
     properties: Vec<(String, String)>,
 }
 
@@ -16,7 +18,8 @@ impl Refused {
     /// A combined node with ports of its own and the log directory `data` of its own.
     fn new(changes: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (port, controller_port) = free_ports();
+        let ports = [Port::free(), Port::free()];
+        let [port, controller_port] = &ports;
         let listeners = format!("PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}");
         let mut refused = Self {
             properties: vec![
@@ -34,6 +37,7 @@ impl Refused {
                 ),
             ],
             directory,
+            _ports: ports,
         };
         for (key, value) in changes {
             refused.set(key, value);
@@ -90,10 +94,10 @@ fn line_of(arguments: &[&Path]) -> String {
 fn port_in_use_is_named_with_its_listener() {
     let node = Node::start(&[]);
     for (own, taken) in [("PLAINTEXT", node.port), ("CONTROLLER", node.controller_port)] {
-        let (port, controller_port) = free_ports();
+        let other = Port::free();
         let (port, controller_port) = match own {
-            "PLAINTEXT" => (taken, controller_port),
-            _ => (port, taken),
+            "PLAINTEXT" => (taken, other.number()),
+            _ => (other.number(), taken),
         };
         let listeners = format!("PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}");
         let mut refused = Refused::new(&[("listeners", &listeners)]);

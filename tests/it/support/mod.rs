@@ -2,5 +2,6 @@
 
 pub mod client;
 pub mod node;
+pub mod ports;
 pub mod process;
 pub mod topic;

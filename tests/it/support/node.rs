@@ -1,13 +1,15 @@
 //! A kavka process with its own directory and ports; killed when dropped.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use super::ports::Port;
 
 /// How long a test waits for a condition before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -17,22 +19,13 @@ pub struct Node {
     child: Option<Child>,
     pub port: u16,
     pub controller_port: u16,
+    _ports: [Port; 2],
     directory: Arc<TempDir>,
     overrides: Vec<(String, String)>,
     /// What the process is started through: a command that runs its arguments.
     launcher: Vec<String>,
     is_read: bool,
     output: Arc<Mutex<String>>,
-}
-
-/// Two ports that were free a moment ago.
-pub fn free_ports() -> (u16, u16) {
-    let first = TcpListener::bind("127.0.0.1:0").unwrap();
-    let second = TcpListener::bind("127.0.0.1:0").unwrap();
-    (
-        first.local_addr().unwrap().port(),
-        second.local_addr().unwrap().port(),
-    )
 }
 
 /// Waits until `condition` holds; fails the test with `what` when it does not in time.
@@ -86,15 +79,16 @@ impl Node {
     }
 
     fn new(launcher: Vec<String>, overrides: &[(&str, &str)]) -> Node {
-        let (port, controller_port) = free_ports();
+        let ports = [Port::free(), Port::free()];
         let overrides = overrides
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string()))
             .collect::<Vec<_>>();
         Node {
             child: None,
-            port,
-            controller_port,
+            port: ports[0].number(),
+            controller_port: ports[1].number(),
+            _ports: ports,
             directory: Arc::new(tempfile::tempdir().unwrap()),
             overrides,
             launcher,
@@ -234,6 +228,9 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
+            if let Ok(Some(status)) = child.try_wait() {
+                eprintln!("the node had ended with {status}");
+            }
             let _ = child.kill();
             let _ = child.wait();
         }
