@@ -135,6 +135,10 @@ impl GroupShard {
         let is_downgrade = replaced.is_some_and(|replaced| {
             migration::may_downgrade_with_replaced(consumer.group, replaced, consumer.config)
         });
+        // Another member may still have what the target gives to this one, and a stable classic group would hand it out at once;
+        // Kafka's does.
+        let is_unreconciled =
+            replaced.is_some_and(|replaced| !consumer.group.is_reconciled_but_for(replaced));
         let metadata = protocols.first().map(|protocol| protocol.metadata.clone());
         let subscription = embedded::subscription(&metadata.unwrap_or_default()).map_err(|_| {
             inconsistent("Malformed embedded consumer protocol in subscription deserialization.".to_owned())
@@ -185,9 +189,15 @@ impl GroupShard {
         let (refreshed, resolve) = (consumer.refreshed, consumer.resolve.take());
         self.remember_work(context, &group_id, refreshed, resolve, &mut effects);
         let mut outcome = if is_downgrade {
-            let reason =
-                format!("Downgrade group {group_id} from consumer to classic with stale assignment.");
-            let reason = has_stale_target.then_some(reason.as_str());
+            let why = if has_stale_target {
+                Some("with stale assignment")
+            } else if is_unreconciled {
+                Some("before its members have their assignments")
+            } else {
+                None
+            };
+            let reason = why.map(|why| format!("Downgrade group {group_id} from consumer to classic {why}."));
+            let reason = reason.as_deref();
             self.downgrade(context, &group_id, &[], Some(&updated), reason, ())?
         } else {
             GroupOutcome::of(())

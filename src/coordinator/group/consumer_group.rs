@@ -181,6 +181,14 @@ impl ConsumerGroup {
         }
     }
 
+    pub fn is_reconciled_but_for(&self, member: &ConsumerMember) -> bool {
+        let mut others = self
+            .members
+            .values()
+            .filter(|other| other.member_id != member.member_id);
+        others.all(|other| other.is_reconciled_to(self.assignment_epoch))
+    }
+
     pub fn targets(&self) -> &BTreeMap<StrBytes, Arc<TopicPartitions>> {
         &self.target
     }

@@ -603,6 +603,31 @@ fn static_member_that_comes_back_by_the_classic_protocol_brings_the_downgrade() 
     assert_eq!(reloaded.shard.classic_group("group").unwrap().len(), 1);
 }
 
+/// The target is up to date, and a classic member has not heard of it yet.
+#[test]
+fn downgrade_before_all_have_what_they_are_to_have_rebalances() {
+    let mut fixture = Fixture::new();
+    let first = classic_group(&mut fixture, 2);
+    let instance = Some(text("i"));
+    let (_, given) = fixture.beats(&joining("b", &["one"]).with_instance_id(instance.clone()));
+    assert_eq!(given, Some(vec![]));
+    let token = fixture.join(classic("", &[]).with_group_instance_id(instance.clone()));
+    let joined = fixture.joined(token).unwrap();
+    assert_eq!(joined.error_code, 0);
+    let group = fixture.shard.classic_group("group").unwrap();
+    assert_eq!((group.state().name(), group.len()), ("PreparingRebalance", 2));
+    // What it is to have the other one still has.
+    let mut syncing = sync_request(&joined);
+    syncing.group_instance_id = instance;
+    let token = fixture.sync_with(syncing);
+    let error = fixture.synced(token).unwrap().error_code;
+    assert_eq!(error, ErrorCode::RebalanceInProgress.code());
+    assert_eq!(
+        fixture.heartbeat(&first.member_id, first.generation_id),
+        ErrorCode::IllegalGeneration
+    );
+}
+
 #[test]
 fn classic_members_of_a_consumer_group_are_held_to_its_rules() {
     let mut fixture = Fixture::new();
