@@ -12,6 +12,7 @@ use arc_swap::ArcSwapOption;
 
 use super::TopicPartition;
 use super::log_segment::LogSegment;
+use super::offset_order::Misplaced;
 use super::unified_log::Segments;
 
 /// Damaged bytes, from the begin of a batch to the begin of the next whole one.
@@ -26,6 +27,16 @@ pub(crate) struct BadRange {
 }
 
 impl BadRange {
+    pub fn of(segment: &Arc<LogSegment>, misplaced: Misplaced) -> Self {
+        Self {
+            segment: Arc::downgrade(segment),
+            position: misplaced.bytes.start,
+            end_position: misplaced.bytes.end,
+            first_offset: misplaced.offsets.start,
+            end_offset: misplaced.offsets.end,
+        }
+    }
+
     /// Says what is wrong and what can be done about it.
     pub fn report(&self, topic_partition: &TopicPartition, log_file: &Path) {
         let (first, end) = (self.first_offset, self.end_offset);
@@ -91,15 +102,20 @@ impl KnownBad {
         Ok(readable)
     }
 
-    /// The end of the last damage that lies before an offset: a walk towards it may begin there.
-    pub fn end_before(&self, segment: &Arc<LogSegment>, offset: i64) -> u64 {
+    /// Where a walk towards an offset may begin: behind the last damage that lies before it. An error where the offset lies in one, whose
+    /// bytes tell nothing of what follows them.
+    pub fn way_to(&self, segment: &Arc<LogSegment>, offset: i64) -> Result<u64, BadRange> {
         let known = self.ranges.load();
+        let mut position = 0;
         let ranges = known.iter().flat_map(|ranges| ranges.iter());
-        ranges
-            .filter(|range| range.is_in(segment) && range.end_offset <= offset)
-            .map(|range| range.end_position)
-            .max()
-            .unwrap_or(0)
+        for range in ranges.filter(|range| range.is_in(segment)) {
+            if range.end_offset <= offset {
+                position = position.max(range.end_position);
+            } else if range.first_offset <= offset {
+                return Err(range.clone());
+            }
+        }
+        Ok(position)
     }
 
     pub fn forget_gone(&self, segments: &Segments) {

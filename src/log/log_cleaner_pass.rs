@@ -145,6 +145,10 @@ impl<'a> CleanerPass<'a> {
         }
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => CleanError::NoSpace(error),
+            io::ErrorKind::InvalidData => {
+                let path = segment.log_handle().path();
+                CleanError::Failed(log.log_dir.scan_error(&path, operation, error.into()))
+            }
             _ => CleanError::Failed(log.log_dir.fail(&segment.log_handle().path(), operation, error)),
         }
     }
@@ -199,8 +203,17 @@ impl<'a> CleanerPass<'a> {
         let end = segment.size();
         let mut scanner = BatchScanner::with_read_size(file, position, end, self.settings.read_bytes);
         let mut seen = position;
+        let mut next_offset = segment.base_offset();
+        let later = self.target.segments.iter().map(|other| other.base_offset());
+        let limit = later.filter(|base| *base > next_offset).min().unwrap_or(i64::MAX);
         while let Some((batch, bytes)) = scanner.next_batch().map_err(|e| self.scan_error(segment, e))? {
             seen = batch.end();
+            // No checksum is over the offset: one that a flipped bit made large would take all that is behind it for older.
+            if !(next_offset..limit).contains(&batch.header.last_offset()) {
+                let error = RecordError::InvalidBatch("offsets that do not follow those before them");
+                return Err(self.record_error(segment, &error));
+            }
+            next_offset = batch.header.next_offset();
             self.charge(bytes.len() as u64)?;
             if !visit(&batch.header, bytes)? {
                 return Ok(());

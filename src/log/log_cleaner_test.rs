@@ -372,6 +372,31 @@ fn log_with_a_damaged_batch_is_left_alone_and_the_others_are_cleaned() {
     assert!(fixture.manager.uncleanable_partitions().is_empty());
 }
 
+/// No checksum is over a batch's offset, and by a large one all later values of its keys are older.
+#[test]
+fn log_with_an_offset_that_a_flipped_bit_made_large_is_left_alone() {
+    // Within the segment, and beyond its end.
+    for bit in [2, 40] {
+        let fixture = fixture_at(NOW, &[]);
+        for value in ["1", "2", "3"] {
+            fixture.append(&[("a", Some(value))]);
+        }
+        fixture.log.roll().unwrap();
+        fixture.append(&[("b", Some("4"))]);
+        fixture.log.roll().unwrap();
+        let path = Path::new("/d/t-0/00000000000000000000.log");
+        let batch = if bit == 40 { 2 } else { 0 };
+        let size = fixture.disk.file_len(path).unwrap() / 3;
+        fixture
+            .disk
+            .flip_bit(path, 8 * (batch * size + 7 - bit / 8) + bit % 8)
+            .unwrap();
+        fixture.clean();
+        assert_eq!(fixture.manager.uncleanable_partitions(), [tp()], "bit {bit}");
+        assert_eq!(fixture.log.segment_base_offsets(), [0, 3, 4]);
+    }
+}
+
 #[test]
 fn full_disk_ends_the_cleaning_and_nothing_else() {
     let fixture = fixture_at(NOW, &[]);

@@ -66,7 +66,10 @@ impl UnifiedLog {
             } else {
                 None
             };
-            let min_position = self.known_bad.end_before(segment, start_offset);
+            let min_position = self
+                .known_bad
+                .way_to(segment, start_offset)
+                .map_err(|range| self.damaged(&range))?;
             let info = segment
                 .read(
                     start_offset,
@@ -175,14 +178,19 @@ impl UnifiedLog {
         }
         let first = floor_segment(segments, offset);
         for segment in first.and_then(|index| segments.get(index..)).unwrap_or_default() {
-            let batch = segment
-                .translate_offset(offset)
-                .map_err(|error| self.read_error(segment, error))?;
-            if let Some(batch) = batch {
+            let position = match self.known_bad.way_to(segment, offset) {
+                Ok(min_position) => segment
+                    .translate_offset_from(offset, min_position)
+                    .map_err(|error| self.read_error(segment, error))?
+                    .map(|batch| batch.position),
+                // What is before it can be read.
+                Err(range) => Some(range.position),
+            };
+            if let Some(position) = position {
                 return Ok(LogOffsetMetadata {
                     message_offset: offset,
                     segment_base_offset: segment.base_offset(),
-                    relative_position_in_segment: batch.position as i64,
+                    relative_position_in_segment: position as i64,
                 });
             }
         }
@@ -217,8 +225,8 @@ impl UnifiedLog {
                 .txn_index
                 .collect_aborted_txns(start_offset, upper_bound)
                 .map_err(|error| {
-                    self.log_dir
-                        .fail(&segment.txn_index.handle().path(), "reading", error)
+                    let path = segment.txn_index.handle().path();
+                    self.log_dir.scan_error(&path, "reading", error.into())
                 })?;
             aborted.extend(found.iter().map(|txn| txn.as_aborted_transaction()));
             if complete {

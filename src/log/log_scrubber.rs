@@ -1,5 +1,5 @@
-//! The scrub: reads closed segments again, slowly, and checks the CRC of every batch, so that a disk that forgets is noticed while there are other
-//! replicas to restore from.
+//! The scrub: reads closed segments again, slowly, and checks the CRC of every batch and the offset that no CRC is over (`offset_order`), so that a
+//! disk that forgets is noticed while there are other replicas to restore from.
 //!
 //! A fetch sends bytes without a look at them, as in Kafka; without the scrub the first to find the damage is a consumer. What is found is said once
 //! with what to do, kept as a known-bad range (`known_bad`), and answered with CORRUPT_MESSAGE. An I/O error of the scrub takes no directory offline:
@@ -20,6 +20,7 @@ use super::known_bad::BadRange;
 use super::log_cleaner::Throttle;
 use super::log_dir::LogDir;
 use super::log_segment::LogSegment;
+use super::offset_order::{Misplaced, OffsetOrder};
 use super::{LogError, LogManager, UnifiedLog};
 use crate::record::crc_is_valid;
 
@@ -164,7 +165,10 @@ impl UnifiedLog {
     ) -> Result<bool, ScanError> {
         let (file, end) = (segment.file()?, segment.size());
         let mut scanner = BatchScanner::new(Arc::clone(&file), 0, end);
-        let (mut position, mut next_offset) = (0, segment.base_offset());
+        let end_offset = self.end_offset_of(segment);
+        let mut order = OffsetOrder::new(segment.base_offset()..end_offset);
+        let mut entry_at = segment.entries_by_position();
+        let mut position = 0;
         stats.segments += 1;
         while position < end {
             let whole = match scanner.next_batch() {
@@ -176,20 +180,22 @@ impl UnifiedLog {
             match whole {
                 Some(batch) => {
                     position = batch.end();
-                    next_offset = batch.header.next_offset();
+                    order.push(&batch, &mut entry_at)?;
                 }
                 None => {
-                    let range = bad_range(segment, position, next_offset..self.end_offset_of(segment))?;
-                    (position, next_offset) = (range.end_position, range.end_offset);
+                    let range = bad_range(segment, position, order.next_offset()..end_offset)?;
+                    position = range.end_position;
                     scanner = BatchScanner::new(Arc::clone(&file), position, end);
-                    stats.damaged += u64::from(self.note_damage(segment, range));
+                    order.push_bad(from..position);
                 }
             }
+            self.note_damage(segment, order.take_found(), stats);
             stats.bytes += position - from;
             if !gate(position - from) {
                 return Ok(false);
             }
         }
+        self.note_damage(segment, order.finish(), stats);
         Ok(true)
     }
 
@@ -201,13 +207,15 @@ impl UnifiedLog {
         next.map_or_else(|| self.log_end_offset(), |next| next.base_offset())
     }
 
-    /// Said once; true if it is new.
-    fn note_damage(&self, segment: &LogSegment, range: BadRange) -> bool {
-        let is_new = self.known_bad.add(range.clone());
-        if is_new {
-            range.report(&self.topic_partition, &segment.log_handle().path());
+    /// Said once.
+    fn note_damage(&self, segment: &Arc<LogSegment>, found: Vec<Misplaced>, stats: &mut ScrubStats) {
+        for misplaced in found {
+            let range = BadRange::of(segment, misplaced);
+            if self.known_bad.add(range.clone()) {
+                range.report(&self.topic_partition, &segment.log_handle().path());
+                stats.damaged += 1;
+            }
         }
-        is_new
     }
 
     /// The part of a range that may be handed out.
@@ -219,14 +227,18 @@ impl UnifiedLog {
     ) -> Result<usize, LogError> {
         self.known_bad
             .readable(segment, position, length)
-            .map_err(|range| LogError::CorruptRecord {
-                reason: format!(
-                    "Offsets {} to {} of {} are damaged on disk",
-                    range.first_offset,
-                    range.end_offset - 1,
-                    self.topic_partition
-                ),
-            })
+            .map_err(|range| self.damaged(&range))
+    }
+
+    pub(crate) fn damaged(&self, range: &BadRange) -> LogError {
+        LogError::CorruptRecord {
+            reason: format!(
+                "Offsets {} to {} of {} are damaged on disk",
+                range.first_offset,
+                range.end_offset - 1,
+                self.topic_partition
+            ),
+        }
     }
 }
 

@@ -142,3 +142,88 @@ fn scrub_that_is_ended_begins_with_the_same_segment() {
     assert_eq!((stats.segments, stats.bytes), (1, 3 * batch_size()));
     assert_eq!(manager.scrub(1_000, &all).segments, 2);
 }
+
+fn flip(disk: &SimDisk, position: u64, bit: u8) {
+    let byte = disk.read(Path::new(LOG)).unwrap()[position as usize] ^ bit;
+    damage(disk, position, &[byte]);
+}
+
+/// All offsets but those of one batch answer with a batch that holds them.
+fn assert_bad(log: &UnifiedLog, bad: std::ops::Range<i64>, what: &str) {
+    for offset in 0..log.log_end_offset() {
+        let read = log.read_bytes(offset, 1, FetchIsolation::HighWatermark, true);
+        match read {
+            Ok(bytes) => {
+                assert!(!bad.contains(&offset), "{what}: {offset}");
+                let header = crate::record::BatchHeader::parse(&bytes).unwrap();
+                let offsets = header.base_offset..=header.last_offset();
+                assert!(offsets.contains(&offset), "{what}: {offset} in {offsets:?}");
+            }
+            Err(error) => {
+                assert!(matches!(error, LogError::CorruptRecord { .. }), "{what}: {error}");
+                assert!(bad.contains(&offset), "{what}: {offset}: {error}");
+            }
+        }
+    }
+}
+
+/// No checksum is over a batch's first eight bytes.
+#[test]
+fn base_offset_that_a_flipped_bit_changed_is_found_wherever_it_is() {
+    for number in 0..10 {
+        for bit in 0..64 {
+            let (disk, manager, log) = log_of_three_segments();
+            flip(&disk, number * batch_size() + 7 - bit / 8, 1 << (bit % 8));
+            let what = format!("batch {number}, bit {bit}");
+            assert_eq!(manager.scrub(1_000, &all).damaged, 1, "{what}");
+            let first = number as i64 * 2;
+            assert_bad(&log, first..first + 2, &what);
+            assert_eq!(manager.scrub(0, &all).damaged, 0, "{what}");
+        }
+    }
+}
+
+/// Nor over its size.
+#[test]
+fn size_that_a_flipped_bit_changed_is_found_and_hides_no_batch() {
+    for number in 0..10 {
+        for bit in 0..32 {
+            let (disk, manager, log) = log_of_three_segments();
+            flip(&disk, number * batch_size() + 11 - bit / 8, 1 << (bit % 8));
+            let what = format!("batch {number}, bit {bit}");
+            assert_eq!(manager.scrub(1_000, &all).damaged, 1, "{what}");
+            let first = number as i64 * 2;
+            assert_bad(&log, first..first + 2, &what);
+        }
+    }
+}
+
+#[test]
+fn batch_that_would_end_behind_its_file_is_not_passed_over() {
+    for number in 0..10 {
+        let (disk, _manager, log) = log_of_three_segments();
+        damage(&disk, number * batch_size() + 8, &[0x40]);
+        let first = number as i64 * 2;
+        for offset in [first, first + 1] {
+            let error = read(&log, offset).unwrap_err();
+            assert!(
+                matches!(error, LogError::CorruptRecord { .. }),
+                "{offset}: {error}"
+            );
+        }
+        assert_eq!(read(&log, 20).unwrap() as u64, 10 * batch_size());
+    }
+}
+
+#[test]
+fn high_watermark_in_a_damaged_batch_hides_nothing_in_front_of_it() {
+    let (disk, manager, log) = log_of_three_segments();
+    damage(&disk, 3 * batch_size() + 100, b"X");
+    drop(log);
+    manager.scrub(1_000, &all);
+    let log = manager.get(&tp()).unwrap();
+    log.high_watermark
+        .store(crate::log::LogOffsetMetadata::offset_only(7));
+    assert_eq!(read(&log, 0).unwrap() as u64, 3 * batch_size());
+    assert!(read(&log, 6).is_err());
+}

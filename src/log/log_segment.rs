@@ -18,7 +18,7 @@ use super::time_index::{TimeIndex, TimestampOffset};
 use super::transaction_index::TransactionIndex;
 use super::types::{FetchDataInfo, LogOffsetMetadata};
 use crate::io::disk::{DiskFile, FileSlice, is_no_space};
-use crate::record::{BatchHeader, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD};
+use crate::record::{BatchHeader, NO_TIMESTAMP, RECORD_BATCH_OVERHEAD, RecordError};
 
 /// From this size on room is set aside for a file: so large a share of what is there, and so much at most.
 const RESERVE_FROM: u64 = 1024 * 1024;
@@ -432,7 +432,12 @@ impl LogSegment {
     }
 
     /// The same where it is known to begin at or behind `position`.
-    fn translate_offset_from(&self, offset: i64, position: u64) -> Result<Option<PlacedBatch>, ScanError> {
+    pub fn translate_offset_from(
+        &self,
+        offset: i64,
+        position: u64,
+    ) -> Result<Option<PlacedBatch>, ScanError> {
+        let size = self.size();
         let (entry, behind) = self.offset_index.lookup_around(offset)?;
         let from = u64::from(entry.position).max(position);
         if let Some(behind) = behind
@@ -449,6 +454,15 @@ impl LogSegment {
                 }
                 return Ok(Some(batch));
             }
+        }
+        // Published batches end with the file, unless it is truncated meanwhile: what may be behind this one must not be passed over.
+        if scanner.torn && self.size() >= size {
+            return Err(RecordError::Torn {
+                position: scanner.position() as usize,
+                needed: RECORD_BATCH_OVERHEAD,
+                available: (size - scanner.position()) as usize,
+            }
+            .into());
         }
         Ok(None)
     }
@@ -475,6 +489,20 @@ impl LogSegment {
     pub fn headers_towards(&self, offset: i64) -> Result<HeaderScanner, ScanError> {
         let entry = self.offset_index.lookup(offset)?;
         Ok(self.headers_at_entry(entry, 0)?.0)
+    }
+
+    /// The first entry of the offset index at or behind a position, for positions that grow. One that was found to be wrong has none.
+    pub fn entries_by_position(&self) -> impl FnMut(u64) -> Result<Option<OffsetPosition>, ScanError> {
+        let mut known: Option<OffsetPosition> = None;
+        let mut is_past_the_last = false;
+        move |position| {
+            let is_behind = known.is_none_or(|entry| u64::from(entry.position) < position);
+            if is_behind && !is_past_the_last && !self.has_bad_index() {
+                known = self.offset_index.first_entry_at_or_after_position(position)?;
+                is_past_the_last = known.is_none();
+            }
+            Ok(known)
+        }
     }
 
     fn note_bad_index(&self) {

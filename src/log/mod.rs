@@ -11,7 +11,8 @@
 //!     producer_state*  verification*  leader_epoch_cache*            (pure)
 //!     validator*   the rules for producers' records
 //!   log_cleaner    compaction: which log, what stays, the swap (log_replace)
-//!   log_scrubber   reads closed segments again, slowly; known_bad: what it (or a recovery) found; damage: how far that goes
+//!   log_scrubber   reads closed segments again, slowly; known_bad: what it (or a recovery) found; damage: how far that goes;
+//!                  offset_order*: offsets that cannot be right
 //!   checkpoint, clean_shutdown, partition_metadata    small text files, replaced atomically
 //!   open_file_cache  which of the files are open
 //! ```
@@ -51,6 +52,7 @@ mod log_scrubber;
 mod log_segment;
 mod offset_index;
 mod offset_map;
+mod offset_order;
 mod open_file_cache;
 mod producer_files;
 pub mod producer_state;

@@ -173,10 +173,13 @@ impl ProducerFiles<'_> {
         loop {
             let batch = match scanner.next_batch() {
                 Ok(Some(batch)) => batch,
-                Ok(None) => return Ok(()),
+                Ok(None) if !scanner.torn => return Ok(()),
                 // What the disk damaged says nothing of producers any more; what is behind it does.
-                Err(ScanError::Record(error)) => {
+                damaged @ (Ok(None) | Err(ScanError::Record(_))) => {
                     let path = segment.log_handle().path();
+                    let error = damaged
+                        .err()
+                        .map_or("the batch is cut off".to_owned(), |error| error.to_string());
                     tracing::warn!("{} at byte {position}: {error}", path.display());
                     let bad = bad_range(segment, position, next_offset..end).map_err(failed)?;
                     (position, next_offset) = (bad.end_position, bad.end_offset);
