@@ -160,7 +160,15 @@ impl LogManager {
         .load()?;
         if folder.kind == FolderKind::Current && is_stray(&log) {
             let name = Folder::stray_name(&folder.topic_partition, Uuid::from_u128(self.random_id()));
-            return self.rename_folder(&log, &name).map(|_| ());
+            let folder = log.dir();
+            let renamed = self.rename_folder(&log, &name)?;
+            tracing::warn!(
+                "{} belongs to no partition of this node: it is kept as {}, not served. If its records are wanted, they are there; else \
+                 remove it",
+                folder.display(),
+                renamed.display()
+            );
+            return Ok(());
         }
         let mut loaded = lock(loaded);
         let logs = if folder.kind == FolderKind::Future {

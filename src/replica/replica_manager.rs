@@ -360,14 +360,36 @@ impl ReplicaManager {
     /// Whether a log that was found on disk does not belong here (`LogManager.isStrayReplica`).
     fn is_stray(&self, image: &MetadataImage, log: &UnifiedLog) -> bool {
         let TopicPartition { topic, partition } = log.topic_partition();
-        let Some(topic_id) = log.topic_id() else {
-            tracing::info!(%topic, partition, "log has no topic id: stray");
+        let Some(topic_id) = log.topic_id().or_else(|| self.adopt(image, log)) else {
+            tracing::warn!(%topic, partition, "log has no topic id and is none of this directory by the metadata: stray");
             return true;
         };
         match image.topics.partition(topic_id, *partition) {
             Some(registration) => !registration.replicas.contains(&self.config.node_id),
             None => true,
         }
+    }
+
+    /// A log whose `partition.metadata` is lost, empty or cut off belongs to the topic of its name if the metadata has that partition in its directory.
+    /// (Apache Kafka sets it aside when the file is lost, and then has none of its records; else it does not start.)
+    fn adopt(&self, image: &MetadataImage, log: &UnifiedLog) -> Option<Uuid> {
+        let TopicPartition { topic, partition } = log.topic_partition();
+        let topic_id = image.topics.by_name(topic)?.id;
+        let registration = image.topics.partition(topic_id, *partition)?;
+        let directory = registration.directory_of(self.config.node_id)?;
+        let is_anywhere = [directory_id::MIGRATING, directory_id::UNASSIGNED].contains(&directory);
+        if !is_anywhere && self.directories.id_of(&log.parent_dir()) != Some(directory) {
+            return None;
+        }
+        tracing::warn!(
+            %topic, partition,
+            "partition.metadata is lost or cut off: by the metadata the log, which ends at offset {}, is of topic id {topic_id}",
+            log.log_end_offset()
+        );
+        if let Err(error) = log.assign_topic_id(topic_id) {
+            tracing::warn!(%topic, partition, "partition.metadata is not written: {error}; the next start tries again");
+        }
+        Some(topic_id)
     }
 
     fn load_logs(&self, image: &Arc<MetadataImage>) -> Result<(), LogError> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::log::FetchIsolation;
+use crate::protocol::records::metadata::MetadataRecord;
 use crate::replica::test_support::*;
 
 fn latest(fixture: &Fixture, topic: &str) -> Result<Option<OffsetResult>, ReplicaError> {
@@ -90,6 +91,78 @@ fn restart_finds_the_records_and_the_high_watermark_again_and_sets_strays_aside(
     fixture.publish(&records);
     assert_eq!(offset_of(latest(&fixture, "kept")), Some(1));
     assert_eq!(offset_of(latest(&fixture, "gone")), Some(0));
+}
+
+/// Apache Kafka 4.4 does not start when the file is empty or cut off; when it is lost it sets the log aside and serves an empty one.
+#[test]
+fn log_that_lost_its_topic_id_is_found_again_by_the_metadata() {
+    use crate::io::disk::{Disk, OpenMode};
+    let lost: [(&str, Option<&[u8]>); 4] = [
+        ("empty", Some(b"")),
+        ("zeros", Some(&[0; 43])),
+        ("cut off", Some(b"version: 0\ntopic_id:")),
+        ("lost", None),
+    ];
+    for (what, left) in lost {
+        let fixture = Fixture::new();
+        let mut records = topic("kept", id(0), &[NODE], &[NODE]);
+        records.extend(topic("gone", id(1), &[NODE], &[NODE]));
+        fixture.publish(&records);
+        fixture.fill("kept", b"value");
+        fixture.fill("gone", b"value");
+        fixture.manager.shutdown();
+        fixture.manager.log_manager().shutdown(1).unwrap();
+        let Fixture {
+            disk, clock, manager, ..
+        } = fixture;
+        drop(manager);
+        let kept = Path::new("/data/kept-0/partition.metadata");
+        let whole = disk.read(kept).unwrap();
+        for path in [kept, Path::new("/data/gone-0/partition.metadata")] {
+            match left {
+                Some(left) => {
+                    let file = disk.open(path, OpenMode::CreateTruncate).unwrap();
+                    file.write_all_at(left, 0).unwrap();
+                }
+                None => disk.remove_file(path).unwrap(),
+            }
+        }
+
+        let fixture = Fixture::on(disk.clone(), clock);
+        fixture.publish(&topic("kept", id(0), &[NODE], &[NODE]));
+        assert_eq!(offset_of(latest(&fixture, "kept")), Some(1), "{what}");
+        assert_eq!(disk.read(kept).unwrap(), whole, "{what}");
+        let folders = disk.list(Path::new("/data")).unwrap();
+        let strays = folders
+            .iter()
+            .filter(|(name, _)| name.to_string_lossy().ends_with("-stray"));
+        assert_eq!(strays.count(), 1, "{what}");
+    }
+}
+
+#[test]
+fn log_that_lost_its_topic_id_in_another_directory_is_set_aside() {
+    use crate::io::disk::Disk;
+    let fixture = Fixture::on_dirs(Arc::default(), Arc::default(), &["/a", "/b"]);
+    let in_directory = |directory| {
+        let mut records = topic("t", id(0), &[NODE], &[NODE]);
+        if let [_, MetadataRecord::Partition(partition)] = &mut records[..] {
+            partition.directories = vec![directory_id(directory)];
+        }
+        records
+    };
+    fixture.publish(&in_directory(0));
+    fixture.fill("t", b"value");
+    fixture.manager.shutdown();
+    fixture.manager.log_manager().shutdown(1).unwrap();
+    let Fixture {
+        disk, clock, manager, ..
+    } = fixture;
+    drop(manager);
+    disk.remove_file(Path::new("/a/t-0/partition.metadata")).unwrap();
+    let fixture = Fixture::on_dirs(disk, clock, &["/a", "/b"]);
+    fixture.publish(&in_directory(1));
+    assert_eq!(offset_of(latest(&fixture, "t")), Some(0));
 }
 
 #[test]
