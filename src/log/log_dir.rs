@@ -240,6 +240,9 @@ impl LogDir {
     /// A walk over a file failed: by I/O (the directory is offline) or by what is in the file (it is not).
     pub fn scan_error(&self, path: &Path, operation: &'static str, error: ScanError) -> LogError {
         match error {
+            ScanError::Io(source) if source.kind() == io::ErrorKind::InvalidData => LogError::CorruptRecord {
+                reason: format!("{source} in {}", path.display()),
+            },
             ScanError::Io(source) => self.fail(path, operation, source),
             ScanError::Record(error) => LogError::CorruptRecord {
                 reason: format!("{error} in {}", path.display()),

@@ -393,19 +393,22 @@ impl Loading<'_> {
                 continue;
             }
             let has_txn_index = kinds.contains(&FileKind::TransactionIndex);
+            let next_base_offset = with_log.next();
+            let left_end =
+                Some(self.loader.recovery_point).filter(|end| self.loader.had_clean_shutdown && *end > 0);
+            let limit = next_base_offset.or(left_end).unwrap_or(i64::MAX);
             let config = segment_config(&self.loader.config, context);
             let path = self.dir.path().join(file_name(*base_offset, FileKind::Log));
             let opened =
                 LogSegment::open(&self.files(), *base_offset, &config, has_txn_index).and_then(|segment| {
                     let is_sane = kinds.contains(&FileKind::OffsetIndex)
                         && kinds.contains(&FileKind::TimeIndex)
-                        && segment.txn_index.sanity_check()?
+                        && segment.txn_index.sanity_check(limit)?
                         && !segment.has_stale_indexes()?;
                     Ok((segment, is_sane))
                 });
             let (segment, is_sane) = opened.map_err(|error| self.loader.fail(&path, "opening", error))?;
             let mut pieces = vec![Arc::new(segment)];
-            let next_base_offset = with_log.next();
             let may_overflow =
                 next_base_offset.is_some_and(|next| !fits_in_segment(*base_offset, next.saturating_sub(1)));
             if may_overflow {
@@ -950,3 +953,7 @@ mod recovery_split;
 #[cfg(test)]
 #[path = "recovery_test.rs"]
 mod recovery_test;
+
+#[cfg(test)]
+#[path = "recovery_damage_test.rs"]
+mod recovery_damage_test;

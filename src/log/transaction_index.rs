@@ -4,6 +4,10 @@
 //! with the first entry. Entries are in the order of their markers, so last offsets grow; `last_stable_offset` is the one
 //! after the marker: a read that ends below it needs no later entry.
 //!
+//! No checksum is over an entry, and one that is believed wrongly hides records from readers, or shows them what was aborted. So entries that cannot be
+//! are not read: the start builds the index anew, and whoever meets them later is told that the log is damaged. (Kafka looks at the version and
+//! whether markers are before the segment.)
+//!
 //! Invariant: an entry that a full disk does not take is kept in memory, seen by readers, and written before anything else
 //! is appended to the segment and before the indexes are synced. A crash meanwhile loses it, and the recovery finds it in the batches.
 
@@ -80,6 +84,26 @@ impl AbortedTxn {
     }
 }
 
+/// Entries in the order of their markers, which lie in [base, limit) of the offsets.
+fn can_be(entries: &[AbortedTxn], markers: std::ops::Range<i64>) -> bool {
+    let mut before = AbortedTxn {
+        producer_id: 0,
+        first_offset: 0,
+        last_offset: markers.start - 1,
+        last_stable_offset: 0,
+    };
+    entries.iter().all(|txn| {
+        let can_follow =
+            txn.last_offset > before.last_offset && txn.last_stable_offset >= before.last_stable_offset;
+        before = *txn;
+        can_follow
+            && txn.producer_id >= 0
+            && (0..txn.last_offset).contains(&txn.first_offset)
+            && txn.last_offset < markers.end
+            && txn.last_stable_offset <= txn.last_offset + 1
+    })
+}
+
 #[derive(Debug)]
 pub(crate) struct TransactionIndex {
     handle: Arc<FileHandle>,
@@ -90,6 +114,7 @@ pub(crate) struct TransactionIndex {
     unwritten: ArcSwapOption<Vec<AbortedTxn>>,
     /// Held while `unwritten` is changed.
     writing: Mutex<()>,
+    damage_is_told: AtomicBool,
 }
 
 impl TransactionIndex {
@@ -100,6 +125,7 @@ impl TransactionIndex {
             present: AtomicBool::new(present),
             unwritten: ArcSwapOption::empty(),
             writing: Mutex::default(),
+            damage_is_told: AtomicBool::new(false),
         }
     }
 
@@ -132,7 +158,30 @@ impl TransactionIndex {
         Ok(all)
     }
 
+    /// An error of the kind `InvalidData` where there are entries that cannot be.
     fn written(&self) -> io::Result<Vec<AbortedTxn>> {
+        let read = self.read_written();
+        let is_damaged = match &read {
+            Ok(entries) => !can_be(entries, self.base_offset..i64::MAX),
+            Err(error) => error.kind() == io::ErrorKind::InvalidData,
+        };
+        if !is_damaged {
+            return read;
+        }
+        if !self.damage_is_told.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                "{} has entries that cannot be: read_committed fetches that need it answer CORRUPT_MESSAGE. Stop the node and start it: it \
+                 is built anew then",
+                self.handle.path().display()
+            );
+        }
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "entries of aborted transactions that cannot be",
+        ))
+    }
+
+    fn read_written(&self) -> io::Result<Vec<AbortedTxn>> {
         if !self.is_present() {
             return Ok(Vec::new());
         }
@@ -234,16 +283,17 @@ impl TransactionIndex {
         Ok(())
     }
 
-    /// Whole entries with markers in this segment.
-    pub fn sanity_check(&self) -> io::Result<bool> {
+    /// Whole entries that can be, with markers in this segment, which ends before `limit`.
+    pub fn sanity_check(&self, limit: i64) -> io::Result<bool> {
         if !self.is_present() {
             return Ok(true);
         }
         let whole = self.handle.get()?.len()?.is_multiple_of(ENTRY_SIZE as u64);
-        Ok(whole
-            && self
-                .all()
-                .is_ok_and(|all| all.iter().all(|txn| txn.last_offset >= self.base_offset)))
+        match self.read_written() {
+            Ok(entries) => Ok(whole && can_be(&entries, self.base_offset..limit)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     pub fn sync(&self) -> io::Result<()> {

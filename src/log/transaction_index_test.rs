@@ -62,5 +62,39 @@ fn truncate_to_removes_markers_at_and_after() {
     let (_, index) = index_with(&[(0, 0, 10, 2), (1, 5, 15, 16), (2, 18, 35, 25)]);
     index.truncate_to(15).unwrap();
     assert_eq!(ids(&index.all().unwrap()), [0]);
-    assert!(index.sanity_check().unwrap());
+    assert!(index.sanity_check(i64::MAX).unwrap());
+}
+
+#[test]
+fn entries_that_cannot_be_are_told_from_those_that_can() {
+    let right = [(0, 0, 10, 2), (1, 2, 15, 13), (2, 13, 35, 25)];
+    let (_, index) = index_with(&right);
+    assert!(index.sanity_check(36).unwrap());
+    assert!(
+        !index.sanity_check(35).unwrap(),
+        "the marker is in the next segment"
+    );
+    let wrong = [
+        (-1, 2, 15, 13),
+        (1, -2, 15, 13),
+        (1, 15, 15, 13),
+        (1, 2, 10, 9),
+        (1, 2, 9, 9),
+        (1, 2, 36, 13),
+        (1, 2, 15, 1),
+        (1, 2, 15, 17),
+        (1, 2, 15, 26),
+        (1, 2, -15, -15),
+    ];
+    for middle in wrong {
+        let (_, index) = index_with(&[right[0], middle, right[2]]);
+        assert!(!index.sanity_check(36).unwrap(), "{middle:?}");
+        let error = index.collect_aborted_txns(0, 100).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidData, "{middle:?}");
+    }
+    let (disk, index) = index_with(&right);
+    let path = Path::new("/d/00000000000000000000.txnindex");
+    disk.flip_bit(path, 8 * 35).unwrap();
+    assert!(!index.sanity_check(36).unwrap(), "another version");
+    assert!(index.all().is_err());
 }

@@ -1,0 +1,177 @@
+//! Damage that no checksum shows, after a clean end and after a crash.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use super::*;
+use crate::io::disk::{Disk, OpenMode};
+use crate::io::sim_disk::SimDisk;
+use crate::log::log_manager_test::{TestClock, batch, config_with, open_manager};
+use crate::log::{AbortedTransaction, FetchIsolation, LogManager};
+use crate::record::control_record::{ControlRecordType, EndTransactionMarker, control_batch};
+use crate::record::{BatchBuilder, BatchHeader, BatchOptions};
+
+const NOW: i64 = 1_700_000_000_000;
+
+fn tp() -> TopicPartition {
+    TopicPartition::new("t", 0)
+}
+
+fn open(disk: &Arc<SimDisk>) -> Arc<LogManager> {
+    let manager = open_manager(disk.clone(), TestClock::at(NOW), &[PathBuf::from("/data")]);
+    Arc::new(manager)
+}
+
+fn load(disk: &Arc<SimDisk>) -> (Arc<LogManager>, Arc<UnifiedLog>) {
+    let manager = open(disk);
+    manager
+        .load_logs(&|_| config_with(&[("index.interval.bytes", "300")]), &|_| false)
+        .unwrap();
+    let log = manager.get(&tp()).unwrap();
+    (manager, log)
+}
+
+fn new_log(disk: &Arc<SimDisk>) -> (Arc<LogManager>, Arc<UnifiedLog>) {
+    let manager = open(disk);
+    manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+    let config = config_with(&[("index.interval.bytes", "300")]);
+    let log = manager.get_or_create(&tp(), None, config).unwrap();
+    (manager, log)
+}
+
+fn path_of(base_offset: i64, kind: FileKind) -> PathBuf {
+    Path::new("/data/t-0").join(file_name(base_offset, kind))
+}
+
+// ---- aborted transactions
+
+fn in_transaction(producer_id: i64) -> BatchOptions {
+    BatchOptions {
+        producer_id,
+        producer_epoch: 0,
+        base_sequence: 0,
+        is_transactional: true,
+        ..BatchOptions::default()
+    }
+}
+
+fn transactional(producer_id: i64) -> Bytes {
+    let mut builder = BatchBuilder::new(in_transaction(producer_id));
+    builder.append(NOW, Some(b"k"), Some(b"v"), &[]);
+    builder.build().unwrap()
+}
+
+fn abort(producer_id: i64) -> Bytes {
+    let control_type = ControlRecordType::Abort;
+    let value = EndTransactionMarker {
+        control_type,
+        coordinator_epoch: 0,
+    }
+    .value();
+    let options = BatchOptions {
+        base_sequence: -1,
+        ..in_transaction(producer_id)
+    };
+    control_batch(options, control_type, &value, NOW).unwrap()
+}
+
+/// Two closed segments with two aborted transactions each, and an active one.
+fn log_with_aborted_transactions(disk: &Arc<SimDisk>) -> (Arc<LogManager>, Arc<UnifiedLog>) {
+    let (manager, log) = new_log(disk);
+    for segment in 0..2 {
+        for producer_id in [2 * segment, 2 * segment + 1] {
+            for (bytes, origin) in [
+                (transactional(producer_id), AppendOrigin::Client),
+                (abort(producer_id), AppendOrigin::Coordinator),
+            ] {
+                log.append_as_leader(&bytes, 0, origin, NOW).unwrap();
+            }
+        }
+        log.roll().unwrap();
+    }
+    log.append_as_leader(&batch(2, 50, NOW), 0, AppendOrigin::Client, NOW)
+        .unwrap();
+    log.update_high_watermark(log.log_end_offset());
+    (manager, log)
+}
+
+fn aborted(log: &UnifiedLog) -> Result<Vec<AbortedTransaction>, LogError> {
+    log.update_high_watermark(log.log_end_offset());
+    let mut found = Vec::new();
+    for offset in [0, 4] {
+        let info = log.read(offset, 1 << 20, FetchIsolation::TxnCommitted, true)?;
+        found.extend(info.aborted_transactions.unwrap());
+    }
+    Ok(found)
+}
+
+/// Of an entry, its version and the fields from behind it.
+fn garbage() -> Vec<(&'static str, u64, Vec<u8>)> {
+    let number = |number: i64| number.to_be_bytes().to_vec();
+    vec![
+        ("version", 0, vec![0x40, 0]),
+        ("producer", 2, number(-7)),
+        ("first offset", 10, number(77)),
+        ("last offset", 18, number(77)),
+        ("last offset of before", 18, number(-1)),
+        ("last stable offset", 26, number(77)),
+        ("all", 0, vec![0xff; 34]),
+        ("zeros", 0, vec![0; 34]),
+    ]
+}
+
+#[test]
+fn transaction_index_with_entries_that_cannot_be_is_built_anew() {
+    for entry in 0..2 {
+        for (what, at, bytes) in garbage() {
+            for is_clean in [true, false] {
+                let disk = Arc::new(SimDisk::new());
+                let (manager, log) = log_with_aborted_transactions(&disk);
+                let expected = aborted(&log).unwrap();
+                assert_eq!(expected.len(), 4);
+                let path = path_of(4, FileKind::TransactionIndex);
+                let whole = disk.read(&path).unwrap();
+                drop(log);
+                manager.shutdown(1).unwrap();
+                if !is_clean {
+                    disk.remove_file(Path::new("/data/.kafka_cleanshutdown")).unwrap();
+                }
+                let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
+                file.write_all_at(&bytes, entry * 34 + at).unwrap();
+                let (_, log) = load(&disk);
+                assert_eq!(
+                    aborted(&log).unwrap(),
+                    expected,
+                    "{what} of {entry}, clean: {is_clean}"
+                );
+                assert_eq!(
+                    disk.read(&path).unwrap(),
+                    whole,
+                    "{what} of {entry}, clean: {is_clean}"
+                );
+            }
+        }
+    }
+}
+
+/// Nobody reads what was aborted as if it were not, and nothing else suffers.
+#[test]
+fn transaction_index_that_is_damaged_under_way_is_not_believed() {
+    for (what, at, bytes) in garbage() {
+        if what == "last offset" || what == "first offset" {
+            // That the segment has no such offsets is the start's to see.
+            continue;
+        }
+        let disk = Arc::new(SimDisk::new());
+        let (manager, log) = log_with_aborted_transactions(&disk);
+        let path = path_of(4, FileKind::TransactionIndex);
+        let file = disk.open(&path, OpenMode::ReadWrite).unwrap();
+        file.write_all_at(&bytes, at).unwrap();
+        let error = aborted(&log).unwrap_err();
+        assert!(matches!(error, LogError::CorruptRecord { .. }), "{what}: {error}");
+        assert!(manager.is_log_dir_online(Path::new("/data")), "{what}");
+        let bytes = log.read_bytes(4, 1 << 20, FetchIsolation::HighWatermark, true);
+        assert_eq!(BatchHeader::parse(&bytes.unwrap()).unwrap().base_offset, 4);
+    }
+}
