@@ -103,6 +103,16 @@ fn config() -> NetworkConfig {
     }
 }
 
+#[test]
+fn send_buffer_is_the_systems_unless_a_size_was_asked_for() {
+    let size_with = |overrides: &[(&str, &str)]| {
+        NetworkConfig::from(&KafkaConfig::development_with(overrides).unwrap()).socket_send_buffer_bytes
+    };
+    assert_eq!(size_with(&[]), -1);
+    assert_eq!(size_with(&[("socket.send.buffer.bytes", "102400")]), 102_400);
+    assert_eq!(size_with(&[("socket.send.buffer.bytes", "-1")]), -1);
+}
+
 fn endpoint(host: &str, port: u16) -> Endpoint {
     Endpoint {
         listener_name: "PLAINTEXT".to_owned(),
