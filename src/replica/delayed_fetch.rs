@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::log::{FetchIsolation, LogError};
 use crate::replica::fetch::{FetchParams, FetchPartition, FetchPartitionData, FetchResult};
 use crate::replica::partition::ReadInfo;
-use crate::replica::purgatory::FetchWaiter;
+use crate::replica::purgatory::{FetchWaiter, Watching};
 use crate::replica::{Partition, ReplicaError, ReplicaManager, TopicIdPartition};
 
 /// One pass over all partitions of a fetch.
@@ -17,8 +17,45 @@ struct Read {
     bytes: usize,
     /// An error, a diverging epoch, or more to read than could be taken: no reason to wait.
     must_answer: bool,
-    /// For those to wait on: the partition, and the number of its events before it was read.
-    read_from: Vec<(Arc<Partition>, u64)>,
+    /// Those that were read without an error: of a fetch that waits, all.
+    seen: Vec<Seen>,
+}
+
+/// A partition that was read: to wait on, and not to read again while nothing happens to it.
+struct Seen {
+    partition: Arc<Partition>,
+    /// The number of its events before it was read.
+    events: u64,
+    /// `None`: there was something.
+    nothing: Option<Nothing>,
+}
+
+/// What is told of a partition that has nothing to read.
+#[derive(Clone, Copy)]
+struct Nothing {
+    high_watermark: i64,
+    last_stable_offset: i64,
+    log_start_offset: i64,
+}
+
+impl Seen {
+    /// The answer of a partition without an event since, if it had nothing to read. Its start may have moved: that is no event.
+    fn again(&self, isolation: FetchIsolation) -> Option<FetchPartitionData> {
+        let nothing = self.nothing?;
+        if self.partition.log().log_start_offset() != nothing.log_start_offset {
+            return None;
+        }
+        Some(FetchPartitionData {
+            error: None,
+            high_watermark: nothing.high_watermark,
+            last_stable_offset: nothing.last_stable_offset,
+            log_start_offset: nothing.log_start_offset,
+            aborted_transactions: (isolation == FetchIsolation::TxnCommitted).then(Vec::new),
+            diverging_epoch: None,
+            preferred_read_replica: -1,
+            records: Vec::new(),
+        })
+    }
 }
 
 impl ReplicaManager {
@@ -29,7 +66,7 @@ impl ReplicaManager {
         params: &FetchParams,
         partitions: &[(TopicIdPartition, FetchPartition)],
     ) -> FetchResult {
-        let mut read = self.read_from_log(params, partitions, true).await;
+        let mut read = self.read_from_log(params, partitions, Vec::new(), true).await;
         if params.max_wait_ms == 0 || partitions.is_empty() {
             return read.result;
         }
@@ -37,20 +74,25 @@ impl ReplicaManager {
         let sees_log_end = params.isolation == FetchIsolation::LogEnd;
         while !read.must_answer && read.bytes < params.min_bytes {
             let waiter = FetchWaiter::new(params.min_bytes - read.bytes);
-            let watching: Option<Vec<_>> = read
-                .read_from
-                .iter()
-                .map(|(partition, events)| partition.waiters.watch_data(&waiter, sees_log_end, *events))
-                .collect();
+            let watch = |seen: &Seen| {
+                let waiters = &seen.partition.waiters;
+                waiters.watch_data(&waiter, sees_log_end, seen.events)
+            };
+            let watching: Option<Vec<_>> = read.seen.iter().map(watch).collect();
             // Nothing of a read that is not the answer is kept while it sleeps.
-            read.result.clear();
+            read.result = Vec::new();
             // `None`: something came between the read and the registration.
             let woken = match &watching {
                 Some(_) => waiter.wait_until(deadline).await,
                 None => Instant::now() < deadline,
             };
-            drop(watching);
-            read = self.read_from_log(params, partitions, false).await;
+            let unchanged = |(seen, watching): (Seen, Watching)| {
+                let is_unchanged = watching.end() == seen.events;
+                is_unchanged.then_some(seen)
+            };
+            let watched = read.seen.into_iter().zip(watching.unwrap_or_default());
+            let unchanged = watched.map(unchanged).collect();
+            read = self.read_from_log(params, partitions, unchanged, false).await;
             if !woken {
                 break;
             }
@@ -58,20 +100,30 @@ impl ReplicaManager {
         read.result
     }
 
+    /// `unchanged`: those of `partitions`, in their order, that had no event since they were read.
     async fn read_from_log(
         &self,
         params: &FetchParams,
         partitions: &[(TopicIdPartition, FetchPartition)],
+        unchanged: Vec<Option<Seen>>,
         is_first_read: bool,
     ) -> Read {
         let mut read = Read {
             result: Vec::with_capacity(partitions.len()),
             bytes: 0,
             must_answer: false,
-            read_from: Vec::with_capacity(partitions.len()),
+            seen: Vec::with_capacity(partitions.len()),
         };
         let now_ms = self.clock.now_ms();
+        let mut unchanged = unchanged.into_iter();
         for (id, request) in partitions {
+            if let Some(seen) = unchanged.next().flatten()
+                && let Some(data) = seen.again(params.isolation)
+            {
+                read.seen.push(seen);
+                read.result.push((id.clone(), data));
+                continue;
+            }
             let left = params.max_bytes.saturating_sub(read.bytes);
             let max_bytes = left.min(usize::try_from(request.max_bytes).unwrap_or(0));
             // The first batch of all comes whole, however large: else a fetcher would stand still before it.
@@ -93,21 +145,17 @@ impl ReplicaManager {
                     let log_dir = partition.log().parent_dir();
                     let found = self.gate.run(&log_dir, false, work).await;
                     let found = found.unwrap_or(Err(ReplicaError::RequestTimedOut));
-                    read.read_from.push((partition, events));
-                    found
+                    found.map(|info| read.take(partition, events, max_bytes, info))
                 }
                 Err(error) => Err(error),
             };
-            let data = match data {
-                Ok(info) => read.take(info),
-                Err(error) => {
-                    read.must_answer = true;
-                    if !matches!(error, ReplicaError::Log(LogError::OffsetOutOfRange { .. })) {
-                        tracing::debug!(partition = %id, %error, "fetch refused");
-                    }
-                    FetchPartitionData::failed(error)
+            let data = data.unwrap_or_else(|error| {
+                read.must_answer = true;
+                if !matches!(error, ReplicaError::Log(LogError::OffsetOutOfRange { .. })) {
+                    tracing::debug!(partition = %id, %error, "fetch refused");
                 }
-            };
+                FetchPartitionData::failed(error)
+            });
             read.result.push((id.clone(), data));
         }
         read
@@ -124,9 +172,27 @@ impl ReplicaManager {
 }
 
 impl Read {
-    fn take(&mut self, info: ReadInfo) -> FetchPartitionData {
-        self.bytes += info.data.size_in_bytes();
+    fn take(
+        &mut self,
+        partition: Arc<Partition>,
+        events: u64,
+        max_bytes: usize,
+        info: ReadInfo,
+    ) -> FetchPartitionData {
+        let bytes = info.data.size_in_bytes();
+        // What only found no place in the answer is something.
+        let is_nothing = bytes == 0 && max_bytes > 0 && !info.data.first_entry_incomplete;
+        self.bytes += bytes;
         self.must_answer |= info.diverging_epoch.is_some() || info.is_behind;
+        self.seen.push(Seen {
+            partition,
+            events,
+            nothing: is_nothing.then_some(Nothing {
+                high_watermark: info.high_watermark,
+                last_stable_offset: info.last_stable_offset,
+                log_start_offset: info.log_start_offset,
+            }),
+        });
         FetchPartitionData {
             error: None,
             high_watermark: info.high_watermark,

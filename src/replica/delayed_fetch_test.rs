@@ -159,6 +159,40 @@ async fn fetch_of_many_partitions_is_woken_by_any_and_leaves_no_watch_behind() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn partitions_where_nothing_happened_are_answered_as_they_are() {
+    for isolation in [FetchIsolation::HighWatermark, FetchIsolation::TxnCommitted] {
+        let fixture = led(&["quiet", "shortened", "written"]);
+        fixture.fill("quiet", b"value");
+        fixture.fill("shortened", b"value");
+        let params = FetchParams {
+            isolation,
+            ..consumer(500, 1)
+        };
+        let partitions = vec![
+            fetch_from("quiet", 1),
+            fetch_from("shortened", 1),
+            fetch_from("written", 0),
+        ];
+        let fetch = spawn_fetch(&fixture, params.clone(), partitions.clone());
+        until_waiting(&fixture, "written", 1).await;
+        // It moves the start without an event.
+        let shortened = fixture.manager.get_partition(&topic_partition("shortened"));
+        shortened.unwrap().delete_records_on_leader(1).unwrap();
+        let size = fixture.fill("written", b"value");
+        let (result, waited) = fetch.await.unwrap();
+        assert_eq!(waited, Duration::ZERO);
+        let sizes = result.iter().map(|(_, data)| data.records_size());
+        assert_eq!(sizes.collect::<Vec<_>>(), [0, 0, size]);
+        assert_eq!(result[1].1.log_start_offset, 1);
+        let fresh = fixture.manager.fetch_messages(&params, &partitions).await;
+        assert_eq!(format!("{result:?}"), format!("{fresh:?}"));
+        for topic in ["quiet", "shortened", "written"] {
+            assert_eq!(waiting_on(&fixture, topic), 0);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn fetch_that_is_dropped_leaves_no_watch_behind() {
     let fixture = led(&["t"]);
     let fetch = spawn_fetch(&fixture, consumer(500, 1), vec![fetch_from("t", 0)]);

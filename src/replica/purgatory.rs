@@ -144,6 +144,14 @@ impl Slots {
         Some(slot)
     }
 
+    /// Unless the watch was completed.
+    fn take(&mut self, ticket: Ticket) -> Option<Slot> {
+        match self.slots.get(ticket.index) {
+            Some(Some(slot)) if slot.id == ticket.id => self.remove(ticket.index),
+            _ => None,
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.free.len() == self.slots.len()
     }
@@ -276,7 +284,7 @@ impl WaitList {
         drop(slots);
         Some(Watching {
             list: self.clone(),
-            ticket,
+            ticket: Some(ticket),
         })
     }
 
@@ -289,7 +297,7 @@ impl WaitList {
         });
         Watching {
             list: self.clone(),
-            ticket,
+            ticket: Some(ticket),
         }
     }
 
@@ -305,7 +313,7 @@ impl WaitList {
         });
         Watching {
             list: self.clone(),
-            ticket,
+            ticket: Some(ticket),
         }
     }
 
@@ -318,35 +326,43 @@ impl WaitList {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    fn take(&self, ticket: Ticket) -> Option<Slot> {
-        let mut slots = self.lock();
-        match slots.slots.get(ticket.index) {
-            Some(Some(slot)) if slot.id == ticket.id => slots.remove(ticket.index),
-            _ => None,
-        }
-    }
 }
 
 /// A registration; ends when dropped.
 #[derive(Debug)]
 pub struct Watching {
     list: Arc<WaitList>,
-    ticket: Ticket,
+    /// `None`: it has ended.
+    ticket: Option<Ticket>,
 }
 
 impl Watching {
     /// What was waited for is there: counts as done unless an event came first.
-    pub fn complete(self) {
-        if let Some(slot) = self.list.take(self.ticket) {
+    pub fn complete(mut self) {
+        let slot = self
+            .ticket
+            .take()
+            .and_then(|ticket| self.list.lock().take(ticket));
+        if let Some(slot) = slot {
             slot.watch.one_done();
         }
+    }
+
+    /// Ends it; tells the number of events so far.
+    pub fn end(mut self) -> u64 {
+        let mut slots = self.list.lock();
+        if let Some(ticket) = self.ticket.take() {
+            slots.take(ticket);
+        }
+        slots.events
     }
 }
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        self.list.take(self.ticket);
+        if let Some(ticket) = self.ticket.take() {
+            self.list.lock().take(ticket);
+        }
     }
 }
 

@@ -81,9 +81,9 @@ async fn dropped_registration_leaves_nothing_and_its_place_is_used_again() {
     drop(stale);
     assert!(list.is_empty());
     let fresh = list.watch_data(&waiter, false, list.events()).unwrap();
-    assert_eq!(fresh.ticket.index, ticket.index);
+    assert_eq!(fresh.ticket.unwrap().index, ticket.unwrap().index);
     // A ticket of before does not end the registration that took its place.
-    assert!(list.take(ticket).is_none());
+    assert!(list.lock().take(ticket.unwrap()).is_none());
     assert_eq!(list.len(), 1);
 }
 
@@ -134,4 +134,19 @@ async fn nothing_happens_the_deadline_comes() {
     let started = Instant::now();
     assert!(!waiter.wait_until(started + Duration::from_millis(500)).await);
     assert!(started.elapsed() >= Duration::from_millis(500));
+}
+
+#[test]
+fn watch_that_ends_tells_whether_something_happened_meanwhile() {
+    let list = list();
+    let events = list.events();
+    let waiter = FetchWaiter::new(1);
+    let quiet = list.watch_data(&waiter, false, events).unwrap();
+    assert_eq!(quiet.end(), events);
+    assert!(list.is_empty());
+    // Of an event that it does not wait for it tells, too.
+    let stirred = list.watch_data(&waiter, false, events).unwrap();
+    list.on_append(Visible::Bytes(10), None);
+    assert_ne!(stirred.end(), events);
+    assert!(list.is_empty());
 }
