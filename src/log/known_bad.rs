@@ -1,4 +1,4 @@
-//! Ranges of closed segments that are known to be damaged: fetches that would touch one are refused, all others go on.
+//! Ranges of segments that are known to be damaged: fetches that would touch one are refused, all others go on.
 //!
 //! Kept in memory alone: a file of our own among Kafka's would be foreign to Apache Kafka, and a start finds the ranges again as the first run did (its
 //! recovery, or the scrub, which looks at every closed segment anew). A range goes with its segment: retention, DeleteRecords, truncation and compaction leave it behind.
@@ -118,13 +118,22 @@ impl KnownBad {
         Ok(position)
     }
 
+    /// A segment was cut.
+    pub fn forget_behind(&self, segment: &Arc<LogSegment>, size: u64) {
+        self.retain(|range| !range.is_in(segment) || range.end_position <= size);
+    }
+
     pub fn forget_gone(&self, segments: &Segments) {
+        self.retain(|range| segments.iter().any(|segment| range.is_in(segment)));
+    }
+
+    fn retain(&self, is_kept: impl Fn(&BadRange) -> bool) {
         if self.ranges.load().is_none() {
             return;
         }
         self.ranges.rcu(|known| {
             let mut ranges: Vec<BadRange> = known.as_deref().cloned().unwrap_or_default();
-            ranges.retain(|range| segments.iter().any(|segment| range.is_in(segment)));
+            ranges.retain(&is_kept);
             (!ranges.is_empty()).then(|| Arc::new(ranges))
         });
     }

@@ -653,9 +653,12 @@ impl UnifiedLog {
         self.log_start_offset.fetch_min(target_offset, Ordering::AcqRel);
         self.segments.store(Arc::new(kept.to_vec()));
         self.remove_segments(&mut writer, removed.to_vec())?;
+        let way = self.known_bad.way_to(active, target_offset);
         active
-            .truncate_to(target_offset, self.context.clock.now_ms())
+            .truncate_to(target_offset, way, self.context.clock.now_ms())
             .map_err(|error| self.read_error(active, error))?;
+        // Other batches come to the places of those that are gone.
+        self.known_bad.forget_behind(active, active.size());
         active
             .flush_log()
             .map_err(|error| self.log_dir.fail(&active.log_handle().path(), "flushing", error))?;

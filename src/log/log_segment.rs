@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::batch_scanner::{BatchScanner, HEADER_READ_BYTES, HeaderScanner, PlacedBatch, ScanError};
+use super::known_bad::BadRange;
 use super::offset_index::{OffsetIndex, OffsetPosition, fits_in_segment};
 use super::open_file_cache::{FileHandle, FileKind, OpenFileCache, PartitionDir, REBUILT_SUFFIX};
 use super::time_index::{TimeIndex, TimestampOffset};
@@ -619,20 +620,31 @@ impl LogSegment {
 
     // ---- truncation, durability, removal
 
-    /// Removes the batches from the one that holds `offset` on; returns the number of bytes.
-    pub fn truncate_to(&self, offset: i64, now_ms: i64) -> Result<u64, ScanError> {
+    /// Removes the batches from the one that holds `offset` on; returns the number of bytes. `way`: where the walk towards it may begin, or
+    /// the damage that it lies in.
+    pub fn truncate_to(
+        &self,
+        offset: i64,
+        way: Result<u64, BadRange>,
+        now_ms: i64,
+    ) -> Result<u64, ScanError> {
         self.read_max_timestamp_so_far()?;
         self.mend_indexes()?;
-        let batch = self.translate_offset(offset)?;
+        let position = match way {
+            Ok(from) => self
+                .translate_offset_from(offset, from)?
+                .map(|batch| batch.position),
+            Err(range) => Some(range.position),
+        };
         self.mark_indexes_dirty();
         self.offset_index.truncate_to(offset)?;
         self.time_index.truncate_to(offset)?;
         self.txn_index.truncate_to(offset)?;
-        let removed = match batch {
+        let removed = match position {
             None => 0,
-            Some(batch) => {
-                let removed = self.size() - batch.position;
-                self.set_size(batch.position)?;
+            Some(position) => {
+                let removed = self.size() - position;
+                self.set_size(position)?;
                 removed
             }
         };

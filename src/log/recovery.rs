@@ -7,7 +7,7 @@
 //! either case. What lies below the recovery point is taken as it is, as Kafka does; where an index of it must be built
 //! anew, a batch that is damaged was durable once: it is kept and known as bad (Kafka cuts the segment there).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,22 @@ use uuid::Uuid;
 use super::batch_scanner::{BatchScanner, ScanError};
 use super::checkpoint::{self, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
 use super::damage::bad_range;
-use super::known_bad::KnownBad;
+use super::known_bad::{BadRange, KnownBad};
 use super::leader_epoch_cache::LeaderEpochCache;
 use super::log_append::{complete_transaction, marker_of};
 use super::log_dir::{Deletion, LogContext, LogDir};
 use super::log_read::floor_segment;
 use super::log_segment::{LogSegment, SegmentFiles};
 use super::offset_index::fits_in_segment;
-use super::open_file_cache::{
-    CLEANED_SUFFIX, DELETED_SUFFIX, FileKind, PartitionDir, REBUILT_SUFFIX, SWAP_SUFFIX, file_name,
-    remove_if_exists,
-};
+use super::offset_order::Misplaced;
+use super::open_file_cache::{DELETED_SUFFIX, FileKind, PartitionDir, file_name, remove_if_exists};
 use super::producer_files::ProducerFiles;
 use super::producer_state::ProducerState;
 use super::unified_log::{Debts, LoadedLog, Segments, UnifiedLog, segment_config};
 use super::{AppendOrigin, LogConfig, LogError, LogOffsetMetadata, TopicPartition};
 use crate::record::crc_is_valid;
+use recovery_damage::Walk;
+use recovery_listing::Listing;
 
 /// How a log is opened.
 pub(crate) struct LogLoader<'a> {
@@ -54,41 +54,6 @@ pub(crate) struct LogLoader<'a> {
     pub new_topic_id: Option<Uuid>,
 }
 
-/// A file of a segment by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct SegmentFile {
-    base_offset: i64,
-    kind: FileKind,
-}
-
-const KINDS: [FileKind; 5] = [
-    FileKind::Log,
-    FileKind::OffsetIndex,
-    FileKind::TimeIndex,
-    FileKind::TransactionIndex,
-    FileKind::ProducerSnapshot,
-];
-
-fn parse_file_name(name: &str) -> Option<SegmentFile> {
-    let (digits, _) = name.split_once('.')?;
-    let base_offset: i64 = digits.parse().ok().filter(|offset| *offset >= 0)?;
-    let extension = &name[digits.len()..];
-    KINDS
-        .into_iter()
-        .find(|kind| kind.extension() == extension)
-        .map(|kind| SegmentFile { base_offset, kind })
-}
-
-/// The folder's files by kind: those of segments, and what an interrupted cleaning left.
-#[derive(Default)]
-struct Listing {
-    segments: BTreeMap<i64, Vec<FileKind>>,
-    snapshots: BTreeSet<i64>,
-    swaps: Vec<(SegmentFile, PathBuf)>,
-    cleaned: Vec<(SegmentFile, PathBuf)>,
-    deleted: Vec<PathBuf>,
-}
-
 /// What the recovery of one segment came to.
 enum Recovered {
     Whole {
@@ -103,7 +68,7 @@ enum Recovered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Durability {
     /// Not below the recovery point: a batch that is not whole was never durable.
-    Unflushed,
+    Unflushed { next_base_offset: Option<i64> },
     /// Below it: the next start takes its indexes as they are, so a recovery that is killed must leave them missing.
     Durable,
     /// The same with a segment behind it, that begins at this offset: nothing of it is torn.
@@ -183,116 +148,6 @@ impl LogLoader<'_> {
 
     fn fail(&self, path: &Path, operation: &'static str, error: io::Error) -> LogError {
         self.log_dir.fail(path, operation, error)
-    }
-
-    fn list(&self) -> Result<Listing, LogError> {
-        let names = self
-            .context
-            .disk
-            .list(&self.path)
-            .map_err(|error| self.fail(&self.path, "listing", error))?;
-        let mut listing = Listing::default();
-        for (name, is_directory) in names {
-            let path = self.path.join(&name);
-            let Some(name) = name.to_str().filter(|_| !is_directory) else {
-                continue;
-            };
-            if let Some(stem) = name.strip_suffix(DELETED_SUFFIX) {
-                // Snapshots of the metadata log are raft's to remove.
-                if !stem.ends_with(".checkpoint") {
-                    listing.deleted.push(path);
-                }
-            } else if name
-                .strip_suffix(REBUILT_SUFFIX)
-                .and_then(parse_file_name)
-                .is_some()
-            {
-                listing.deleted.push(path);
-            } else if let Some(file) = name.strip_suffix(CLEANED_SUFFIX).and_then(parse_file_name) {
-                listing.cleaned.push((file, path));
-            } else if let Some(file) = name.strip_suffix(SWAP_SUFFIX).and_then(parse_file_name) {
-                listing.swaps.push((file, path));
-            } else if let Some(file) = parse_file_name(name) {
-                if file.kind == FileKind::ProducerSnapshot {
-                    listing.snapshots.insert(file.base_offset);
-                } else {
-                    listing
-                        .segments
-                        .entry(file.base_offset)
-                        .or_default()
-                        .push(file.kind);
-                }
-            }
-        }
-        Ok(listing)
-    }
-
-    /// Removes what was about to be removed; a cleaning that came as far as `.swap` files is completed, one that had only
-    /// `.cleaned` files is undone. True when files were changed that the listing names.
-    fn finish_interrupted_cleaning(
-        &self,
-        dir: &Arc<PartitionDir>,
-        listing: &mut Listing,
-    ) -> Result<bool, LogError> {
-        let disk = &*self.context.disk;
-        let remove =
-            |path: &Path| remove_if_exists(disk, path).map_err(|error| self.fail(path, "deleting", error));
-        for path in &listing.deleted {
-            remove(path)?;
-        }
-        let first_cleaned = listing.cleaned.iter().map(|(file, _)| file.base_offset).min();
-        for (_, path) in &listing.cleaned {
-            remove(path)?;
-        }
-        if listing.swaps.is_empty() {
-            return Ok(false);
-        }
-        // Swaps above a `.cleaned` file belong to a split that did not complete (KAFKA-6264).
-        let (invalid, valid): (Vec<_>, Vec<_>) = listing
-            .swaps
-            .drain(..)
-            .partition(|(file, _)| first_cleaned.is_some_and(|first| file.base_offset >= first));
-        for (_, path) in &invalid {
-            remove(path)?;
-        }
-        let (mut first_offset, mut end_offset) = (i64::MAX, i64::MIN);
-        for (file, path) in valid.iter().filter(|(file, _)| file.kind == FileKind::Log) {
-            first_offset = first_offset.min(file.base_offset);
-            end_offset = end_offset.max(self.next_offset_of(path, file.base_offset)?);
-        }
-        for (base_offset, kinds) in listing
-            .segments
-            .range(first_offset.min(end_offset)..end_offset.max(first_offset))
-        {
-            for kind in kinds.iter().filter(|_| first_offset < end_offset) {
-                tracing::info!("removing {} which was cleaned", file_name(*base_offset, *kind));
-                remove(&self.path.join(file_name(*base_offset, *kind)))?;
-            }
-        }
-        for (file, path) in &valid {
-            let target = self.path.join(file_name(file.base_offset, file.kind));
-            disk.rename(path, &target)
-                .map_err(|error| self.fail(path, "renaming", error))?;
-        }
-        dir.mark_dirty();
-        Ok(true)
-    }
-
-    /// The offset after the last batch of a `.log.swap` file.
-    fn next_offset_of(&self, path: &Path, base_offset: i64) -> Result<i64, LogError> {
-        let fail = |error: ScanError| self.log_dir.scan_error(path, "reading", error);
-        let file = self
-            .context
-            .disk
-            .open(path, crate::io::disk::OpenMode::Read)
-            .map_err(|error| fail(error.into()))?;
-        let end = file.len().map_err(|error| fail(error.into()))?;
-        let mut scanner = super::batch_scanner::HeaderScanner::new(file, 0, end);
-        let mut next_offset = base_offset;
-        while let Some(batch) = scanner.next_batch().map_err(fail)? {
-            next_offset = batch.header.next_offset();
-        }
-        Ok(next_offset)
     }
 
     fn read_topic_id(&self) -> Result<Option<Uuid>, LogError> {
@@ -475,16 +330,17 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Checks all batches of a segment and builds what belongs to it anew.
-    fn recover_segment(
+    /// `None`: offsets do not follow each other, and `misplaced` is not known.
+    fn try_recover_segment(
         &mut self,
         segment: &Arc<LogSegment>,
         durability: Durability,
-    ) -> Result<Recovered, LogError> {
+        misplaced: Option<&[Misplaced]>,
+    ) -> Result<Option<Recovered>, LogError> {
         let mut snapshots = self.snapshots.clone();
         // Those behind a segment whose records are all there stay: after a clean shutdown nothing else tells of producers.
         let behind = match durability {
-            Durability::Unflushed => BTreeSet::new(),
+            Durability::Unflushed { .. } => BTreeSet::new(),
             Durability::Durable | Durability::DurableAndClosed { .. } => {
                 snapshots.split_off(&segment.base_offset().saturating_add(1))
             }
@@ -508,8 +364,10 @@ impl Loading<'_> {
             state.start_empty(segment.base_offset());
         }
         let size = segment.size();
-        let Some((valid, next_offset)) = self.recover_batches(segment, durability, &mut state)? else {
-            return Ok(Recovered::Overflows);
+        let (valid, next_offset) = match self.recover_batches(segment, durability, &mut state, misplaced)? {
+            Walk::Ended { valid, next_offset } => (valid, next_offset),
+            Walk::Overflows => return Ok(Some(Recovered::Overflows)),
+            Walk::InDoubt => return Ok(None),
         };
         let io = |error: io::Error| self.fail(segment, "recovering", error.into());
         if valid < size {
@@ -525,31 +383,34 @@ impl Loading<'_> {
         }
         self.snapshots = state.snapshots().clone();
         self.snapshots.extend(behind);
-        Ok(Recovered::Whole {
+        Ok(Some(Recovered::Whole {
             bytes_cut: size - valid,
             next_offset,
-        })
+        }))
     }
 
-    /// The bytes up to which the segment is kept, and the offset after them; `None`: it must be split.
     fn recover_batches(
         &mut self,
         segment: &Arc<LogSegment>,
         durability: Durability,
         state: &mut ProducerState,
-    ) -> Result<Option<(u64, i64)>, LogError> {
+        misplaced: Option<&[Misplaced]>,
+    ) -> Result<Walk, LogError> {
         let fail = |error: ScanError| {
             self.loader
                 .log_dir
                 .scan_error(&segment.log_handle().path(), "recovering", error)
         };
         match durability {
-            Durability::Unflushed => segment.start_recovery(),
+            Durability::Unflushed { .. } => segment.start_recovery(),
             Durability::Durable | Durability::DurableAndClosed { .. } => segment.start_rebuild(),
         }
         .map_err(|error| fail(error.into()))?;
         if segment.size() == 0 {
-            return Ok(Some((0, segment.base_offset())));
+            return Ok(Walk::Ended {
+                valid: 0,
+                next_offset: segment.base_offset(),
+            });
         }
         let file = segment.file().map_err(|error| fail(error.into()))?;
         let size = segment.size();
@@ -557,13 +418,29 @@ impl Loading<'_> {
         let mut next_offset = segment.base_offset();
         let mut valid = 0;
         while valid < size {
+            if let Some(found) = misplaced
+                .into_iter()
+                .flatten()
+                .find(|found| found.bytes.start == valid)
+            {
+                (valid, next_offset) = (found.bytes.end, found.offsets.end);
+                scanner = BatchScanner::new(Arc::clone(&file), valid, size);
+                self.note_damage(segment, BadRange::of(segment, found.clone()));
+                continue;
+            }
             let whole = match scanner.next_batch() {
                 Ok(Some((batch, bytes))) => {
                     let header = &batch.header;
-                    let is_whole = crc_is_valid(&bytes) && header.base_offset >= next_offset;
+                    let has_right_checksum = crc_is_valid(&bytes);
+                    let is_whole = has_right_checksum && header.base_offset >= next_offset;
                     let fits = segment.fits(header.last_offset());
                     if is_whole && !fits && self.overflows(segment, durability.next_base_offset())? {
-                        return Ok(None);
+                        return Ok(Walk::Overflows);
+                    }
+                    let next = durability.next_base_offset();
+                    let follows = is_whole && fits && next.is_none_or(|next| header.last_offset() < next);
+                    if has_right_checksum && !follows && misplaced.is_none() {
+                        return Ok(Walk::InDoubt);
                     }
                     let marker = if header.has_producer_id() {
                         marker_of(header, &bytes)
@@ -592,8 +469,7 @@ impl Loading<'_> {
                     .map_err(|error| fail(error.into()))?;
                 (valid, next_offset) = (range.end_position, range.end_offset);
                 scanner = BatchScanner::new(Arc::clone(&file), valid, size);
-                range.report(&self.loader.topic_partition, &segment.log_handle().path());
-                self.known_bad.add(range);
+                self.note_damage(segment, range);
                 continue;
             };
             let header = &batch.header;
@@ -625,7 +501,7 @@ impl Loading<'_> {
             state.update_map_end_offset(next_offset);
             valid = batch.end();
         }
-        Ok(Some((valid, next_offset)))
+        Ok(Walk::Ended { valid, next_offset })
     }
 
     /// A clean shutdown leaves whole batches up to the recovery point. What was changed since is recovered like after a crash:
@@ -677,7 +553,9 @@ impl Loading<'_> {
                     );
                 }
                 self.segments.push(Arc::clone(&segment));
-                let (bytes_cut, end_offset) = match self.recover_segment(&segment, Durability::Unflushed)? {
+                let next_base_offset = waiting.front().map(|next| next.base_offset());
+                let durability = Durability::Unflushed { next_base_offset };
+                let (bytes_cut, end_offset) = match self.recover_segment(&segment, durability)? {
                     Recovered::Whole {
                         bytes_cut,
                         next_offset,
@@ -686,7 +564,6 @@ impl Loading<'_> {
                         self.segments.pop();
                         // Those of the pieces below the recovery point would never be synced.
                         self.indexes_behind_from = self.indexes_behind_from.min(segment.base_offset());
-                        let next_base_offset = waiting.front().map(|next| next.base_offset());
                         let pieces = self.split_if_it_overflows(&segment, next_base_offset)?;
                         pieces
                             .into_iter()
@@ -931,7 +808,8 @@ impl Durability {
     fn next_base_offset(self) -> Option<i64> {
         match self {
             Durability::DurableAndClosed { next_base_offset } => Some(next_base_offset),
-            Durability::Unflushed | Durability::Durable => None,
+            Durability::Unflushed { next_base_offset } => next_base_offset,
+            Durability::Durable => None,
         }
     }
 }
@@ -947,6 +825,10 @@ fn is_cut_off(partition_metadata: &str) -> bool {
     partition_metadata.trim_end_matches('\0').len() < checkpoint::PARTITION_METADATA_LENGTH
 }
 
+#[path = "recovery_damage.rs"]
+mod recovery_damage;
+#[path = "recovery_listing.rs"]
+mod recovery_listing;
 #[path = "recovery_split.rs"]
 mod recovery_split;
 

@@ -175,3 +175,134 @@ fn transaction_index_that_is_damaged_under_way_is_not_believed() {
         assert_eq!(BatchHeader::parse(&bytes.unwrap()).unwrap().base_offset, 4);
     }
 }
+
+// ---- offsets of batches
+
+/// Two closed segments of ten batches of two records, and an active one of five. Nothing is flushed, and the process is gone.
+fn log_of_batches() -> (Arc<SimDisk>, u64) {
+    let disk = Arc::new(SimDisk::new());
+    let (_manager, log) = new_log(&disk);
+    let bytes = batch(2, 50, NOW);
+    for number in 0..25 {
+        log.append_as_leader(&bytes, 0, AppendOrigin::Client, NOW)
+            .unwrap();
+        if number == 9 || number == 19 {
+            log.roll().unwrap();
+        }
+    }
+    disk.crash_process();
+    (disk, bytes.len() as u64)
+}
+
+fn flip(disk: &SimDisk, base_offset: i64, at: u64, bit: u64) {
+    let path = path_of(base_offset, FileKind::Log);
+    disk.flip_bit(&path, 8 * (at + 7 - bit / 8) + bit % 8).unwrap();
+}
+
+fn assert_bad(log: &UnifiedLog, bad: std::ops::Range<i64>, what: &str) {
+    for offset in 0..log.log_end_offset() {
+        match log.read_bytes(offset, 1, FetchIsolation::LogEnd, true) {
+            Ok(bytes) => {
+                let header = BatchHeader::parse(&bytes).unwrap();
+                let offsets = header.base_offset..=header.last_offset();
+                assert!(offsets.contains(&offset), "{what}: {offset} in {offsets:?}");
+                assert!(!bad.contains(&offset), "{what}: {offset}");
+            }
+            Err(error) => {
+                assert!(matches!(error, LogError::CorruptRecord { .. }), "{what}: {error}");
+                assert!(bad.contains(&offset), "{what}: {offset}: {error}");
+            }
+        }
+    }
+}
+
+/// Apache Kafka keeps those behind it, too (and the batch itself, with the wrong offset).
+#[test]
+fn offset_that_a_flipped_bit_changed_costs_its_batch_alone_after_a_crash() {
+    for number in 0..24 {
+        for bit in 0..64 {
+            let (disk, size) = log_of_batches();
+            let base_offset = number / 10 * 20;
+            flip(&disk, base_offset as i64, number % 10 * size, bit);
+            let what = format!("batch {number}, bit {bit}");
+            let (manager, log) = load(&disk);
+            let first = number as i64 * 2;
+            assert_eq!(log.log_end_offset(), 50, "{what}");
+            assert_eq!(manager.known_bad_ranges(), 1, "{what}");
+            assert_bad(&log, first..first + 2, &what);
+            for _ in 0..8 {
+                log.append_as_leader(&batch(2, 50, NOW), 0, AppendOrigin::Client, NOW)
+                    .unwrap();
+            }
+            assert_bad(&log, first..first + 2, &what);
+        }
+    }
+}
+
+/// Behind the last batch nothing tells: one that is lower than what is in front of it ends the log there, a larger one is kept.
+#[test]
+fn last_offset_that_a_flipped_bit_changed_loses_no_other_batch() {
+    for bit in 0..64 {
+        let (disk, size) = log_of_batches();
+        flip(&disk, 40, 4 * size, bit);
+        let (_, log) = load(&disk);
+        let moved = 48_i64 ^ (1 << bit);
+        let is_kept = moved > 48 && moved < 1 << 31;
+        let end = if is_kept { moved + 2 } else { 48 };
+        assert_eq!(log.log_end_offset(), end, "bit {bit}");
+        for offset in 0..48 {
+            assert!(log.read_bytes(offset, 1, FetchIsolation::LogEnd, true).is_ok());
+        }
+    }
+}
+
+#[test]
+fn offset_that_a_flipped_bit_changed_costs_its_batch_alone_where_an_index_is_built_anew() {
+    for number in 0..10 {
+        for bit in 0..64 {
+            let disk = Arc::new(SimDisk::new());
+            let (manager, log) = new_log(&disk);
+            let bytes = batch(2, 50, NOW);
+            for _ in 0..10 {
+                log.append_as_leader(&bytes, 0, AppendOrigin::Client, NOW)
+                    .unwrap();
+            }
+            log.roll().unwrap();
+            drop(log);
+            manager.shutdown(1).unwrap();
+            disk.remove_file(&path_of(0, FileKind::OffsetIndex)).unwrap();
+            flip(&disk, 0, number * bytes.len() as u64, bit);
+            let what = format!("batch {number}, bit {bit}");
+            let (manager, log) = load(&disk);
+            assert_eq!(
+                (log.log_end_offset(), manager.known_bad_ranges()),
+                (20, 1),
+                "{what}"
+            );
+            let first = number as i64 * 2;
+            assert_bad(&log, first..first + 2, &what);
+        }
+    }
+}
+
+/// What is appended to the places of damaged batches is not damaged.
+#[test]
+fn damage_goes_with_what_a_truncation_removes() {
+    for target in [3, 6, 7, 8, 15] {
+        let (disk, size) = log_of_batches();
+        flip(&disk, 0, 3 * size, 5);
+        let (manager, log) = load(&disk);
+        assert_eq!(manager.known_bad_ranges(), 1);
+        log.truncate_to(target).unwrap();
+        assert_eq!(log.log_end_offset(), target);
+        for _ in 0..10 {
+            log.append_as_leader(&batch(2, 50, NOW), 0, AppendOrigin::Client, NOW)
+                .unwrap();
+        }
+        assert_eq!(manager.known_bad_ranges(), usize::from(target >= 8), "{target}");
+        for offset in target..log.log_end_offset() {
+            let read = log.read_bytes(offset, 1, FetchIsolation::LogEnd, true);
+            assert!(read.is_ok(), "{target}: {offset}");
+        }
+    }
+}

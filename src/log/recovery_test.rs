@@ -204,12 +204,16 @@ fn index_that_was_being_built_anew_is_removed_and_built_again() {
 }
 
 #[test]
-fn offset_that_a_flipped_bit_made_large_ends_the_log_as_before() {
+fn offset_that_a_flipped_bit_made_large_splits_nothing_and_costs_its_batch_alone() {
     let disk = disk_with(&[(0, &[0, 2, BEYOND + 4, 6, 8])]);
     unclean(&disk);
-    let (_, log) = load(&disk).unwrap();
+    let (manager, log) = load(&disk).unwrap();
     assert_eq!(log.segment_base_offsets(), [0]);
-    assert_eq!(log.log_end_offset(), 4);
+    assert_eq!((log.log_end_offset(), manager.known_bad_ranges()), (10, 1));
+    for offset in 0..10 {
+        let read = log.read_bytes(offset, 1, FetchIsolation::LogEnd, true);
+        assert_eq!(read.is_err(), (4..6).contains(&offset), "{offset}");
+    }
 }
 
 /// Whichever change is the last that a split makes, and whatever power loss leaves of it.
