@@ -26,6 +26,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use bytes::Bytes;
 use indexmap::IndexMap;
 
+use super::assignor::TopicPartitions;
 use crate::coordinator::partition_for::java_hash_code;
 use crate::coordinator::runtime::shard::Token;
 use crate::protocol::messages::join_group_response::JoinGroupResponseMember;
@@ -86,6 +87,8 @@ pub struct ClassicGroupMember {
     /// In the member's order of preference.
     pub protocols: Vec<MemberProtocol>,
     pub assignment: Bytes,
+    /// What it had when its group was downgraded, until it joins: `assignment` is what it was to have then.
+    pub held: Option<TopicPartitions>,
     /// Its first JoinGroup has not been answered: its client cannot heartbeat yet.
     pub is_new: bool,
     pub awaiting_join: Option<Token>,
@@ -396,6 +399,7 @@ impl ClassicGroup {
         let previous = std::mem::replace(&mut member.protocols, protocols.clone());
         member.rebalance_timeout_ms = rebalance_timeout_ms;
         member.session_timeout_ms = session_timeout_ms;
+        member.held = None;
         let waited = member.awaiting_join.is_some();
         member.awaiting_join = awaiting_join;
         self.awaiting_join_count += usize::from(awaiting_join.is_some());

@@ -23,6 +23,7 @@ fn member(id: &str, protocols: &[&str]) -> ClassicGroupMember {
             })
             .collect(),
         assignment: Bytes::new(),
+        held: None,
         is_new: false,
         awaiting_join: None,
         awaiting_sync: None,

@@ -216,6 +216,7 @@ impl Classic<'_> {
             session_timeout_ms: join.session_timeout_ms,
             protocols: join.protocols,
             assignment: Bytes::new(),
+            held: None,
             is_new: true,
             awaiting_join: Some(join.token),
             awaiting_sync: None,

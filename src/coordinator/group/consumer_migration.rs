@@ -17,7 +17,7 @@ use super::classic_protocol::{join_error, sync_error};
 use super::config::GroupConfig;
 use super::consumer_group::ConsumerGroup;
 use super::consumer_member::{
-    ClassicMemberMetadata, ConsumerMember, MemberState, PartitionEpochs, with_epoch,
+    ClassicMemberMetadata, ConsumerMember, MemberState, PartitionEpochs, with_epoch, without_epochs,
 };
 use super::consumer_protocol::member_timers;
 use super::consumer_records as records;
@@ -110,9 +110,21 @@ pub(super) fn to_consumer_group(
         let assigned = assigned_partitions(classic, classic_member, image)?;
         let subscription = subscription_of(classic, classic_member)?;
         let member = upgraded_member(classic, classic_member, &subscription, &assigned);
-        if !is_eager(classic) {
-            let owned = embedded::owned_partitions(&subscription, image);
-            claimed.insert(member.member_id.clone(), owned);
+        match &classic_member.held {
+            Some(held) => {
+                let existing = held
+                    .iter()
+                    .filter(|(topic_id, _)| image.topics.by_id(**topic_id).is_some());
+                let held = existing
+                    .map(|(topic_id, held)| (*topic_id, held.clone()))
+                    .collect();
+                claimed.insert(member.member_id.clone(), held);
+            }
+            None if !is_eager(classic) => {
+                let owned = embedded::owned_partitions(&subscription, image);
+                claimed.insert(member.member_id.clone(), owned);
+            }
+            None => {}
         }
         if let Some((topic_id, partition)) = first_held(&group, &assigned) {
             // A client's assignor gave it to two members. Both would keep it; Kafka fails there.
@@ -353,6 +365,14 @@ fn may_downgrade(group: &ConsumerGroup, members: usize, config: &GroupConfig) ->
     false
 }
 
+fn held_partitions(member: &ConsumerMember) -> TopicPartitions {
+    let mut held = without_epochs(&member.assigned);
+    for (topic_id, partitions) in &*member.pending_revocation {
+        held.entry(*topic_id).or_default().extend(partitions.keys());
+    }
+    held
+}
+
 fn classic_member(member: &ConsumerMember) -> ClassicGroupMember {
     let classic = member.classic.as_deref();
     ClassicGroupMember {
@@ -366,6 +386,7 @@ fn classic_member(member: &ConsumerMember) -> ClassicGroupMember {
             .map(|classic| classic.protocols.clone())
             .unwrap_or_default(),
         assignment: Default::default(),
+        held: Some(held_partitions(member)),
         is_new: false,
         awaiting_join: None,
         awaiting_sync: None,

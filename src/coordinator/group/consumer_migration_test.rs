@@ -628,6 +628,29 @@ fn downgrade_before_all_have_what_they_are_to_have_rebalances() {
     );
 }
 
+/// What a group that was downgraded gives its members is not what they have: upgraded again before they have joined, it must know.
+#[test]
+fn partition_that_a_member_still_has_is_nobody_elses_after_a_downgrade_and_an_upgrade() {
+    for protocol in ["range", "cooperative-sticky"] {
+        let mut fixture = Fixture::new();
+        let first = classic_group_of(protocol, &mut fixture, 2);
+        // The first member has both, and is to have one.
+        assert_eq!(fixture.beats(&joining("b", &["one"])).1, Some(vec![]));
+        fixture.beat(&request("b", -1));
+        assert_eq!(fixture.state(), "PreparingRebalance");
+        let (epoch, given) = fixture.beats(&joining("c", &["one"]));
+        assert_eq!(given, Some(vec![]), "{protocol}");
+        fixture.assert_replays();
+        let generation = first.generation_id;
+        assert_ne!(fixture.heartbeat(&first.member_id, generation), ErrorCode::None);
+        let token = fixture.join(classic_of(protocol, &first.member_id, &[]));
+        assert_eq!(fixture.joined(token).unwrap().generation_id, epoch);
+        let (_, given) = fixture.beats(&request("c", epoch));
+        assert_eq!(given.map(|given| given[0].1.len()), Some(1), "{protocol}");
+        fixture.assert_replays();
+    }
+}
+
 #[test]
 fn classic_members_of_a_consumer_group_are_held_to_its_rules() {
     let mut fixture = Fixture::new();

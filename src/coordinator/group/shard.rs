@@ -411,6 +411,7 @@ impl GroupShard {
                     metadata: owned_bytes(&member.subscription),
                 }],
                 assignment: owned_bytes(&member.assignment),
+                held: None,
                 is_new: false,
                 awaiting_join: None,
                 awaiting_sync: None,
