@@ -33,6 +33,8 @@ LOOKS_FOR_EXPIRED = "offsets.retention.check.interval.ms=200\n"
 PASSING = ("COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "CONCURRENT_TRANSACTIONS")
 RETENTION_MS = 300
 TOPICS = ("a", "b")
+# A member's id would be too long for a string with what is added to it.
+LONG_NAME = "i" * 32_766
 # A JoinGroup that is not answered by then waits for others.
 PARKED_SECONDS = 0.5
 
@@ -311,6 +313,14 @@ REQUESTS = {
 }
 
 
+def long_ids(node):
+    """Apache Kafka lets such a member into a group of others, too, and has no answer for any of them then."""
+    for state in ("none", "simple", "empty"):
+        group = node.new_group()
+        member, generation = STATES[state](node, group)
+        yield f"{state}: {join(ids='', instance=LONG_NAME)(node, group, member, generation)}"
+
+
 def invalid(node):
     """Requests to a group that has no name."""
     def line(name, request):
@@ -471,6 +481,7 @@ def sections_of_cells(node):
     for state in STATES:
         yield f"classic group, {state}", cells(node, state)
     yield "group without a name", invalid(node)
+    yield "member whose id would be too long", long_ids(node)
 
 
 def sections_of_expiry(node):

@@ -15,6 +15,9 @@ use crate::coordinator::runtime::shard::{Effect, Token};
 use crate::protocol::messages::{JoinGroupRequest, JoinGroupResponse};
 use crate::protocol::{ApiError, ErrorCode, StrBytes};
 
+/// Of a string, in records and in the older versions of requests.
+const STRING_BYTES_MAX: usize = i16::MAX as usize;
+
 /// A JoinGroup's content, owned.
 pub(super) struct Join {
     member_id: StrBytes,
@@ -103,6 +106,12 @@ impl Classic<'_> {
     ) -> Result<Option<Write>, ApiError> {
         let prefix = join.group_instance_id.as_ref().unwrap_or(&context.client_id);
         let new_member_id = StrBytes::from_string(format!("{prefix}-{}", context.random));
+        if new_member_id.len() > STRING_BYTES_MAX {
+            // Kafka cannot write it either, once the member is in the group; here it does not get there.
+            let reply = join_error(&unknown_member_id(), ErrorCode::UnknownServerError);
+            self.reply(join.token, reply);
+            return Ok(None);
+        }
         if let Some(instance) = join.group_instance_id.clone() {
             let existing = self.group.static_member_id(&instance).cloned();
             tracing::info!(

@@ -125,6 +125,21 @@ mod joining {
     }
 
     #[test]
+    fn id_that_no_string_could_hold_is_given_to_no_member() {
+        let mut fixture = Fixture::new();
+        for is_known_id_required in [false, true] {
+            fixture.requires_known_member_id = is_known_id_required;
+            // The id that is made of it is one byte too long: "-" and a UUID follow.
+            let refused = fixture.join_now(static_join(&"i".repeat(32_768 - 37)));
+            assert_eq!(error(&refused), ErrorCode::UnknownServerError);
+            assert_eq!((refused.member_id.len(), fixture.state()), (0, "Empty"));
+        }
+        let token = fixture.join(static_join(&"i".repeat(32_767 - 37)));
+        fixture.sleep(3000);
+        assert_eq!(fixture.joined(token).unwrap().member_id.len(), 32_767);
+    }
+
+    #[test]
     fn known_member_of_an_unknown_group_is_refused_and_nothing_written() {
         let mut fixture = Fixture::new();
         let refused = fixture.join_now(join("group").with_member_id(text("stranger")));
