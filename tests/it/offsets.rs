@@ -24,11 +24,18 @@ fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
 }
 
+/// A coordinator is found before it has loaded what there is: that is not told until it answers.
 fn find_coordinator(client: &mut Client) {
+    const GROUPS: [&str; 3] = ["ga", "gb", "nope"];
     wait_until("the groups have a coordinator", || {
-        let request = FindCoordinatorRequest::default().with_coordinator_keys(vec![text("ga"), text("gb")]);
+        let request = FindCoordinatorRequest::default().with_coordinator_keys(GROUPS.map(text).to_vec());
         let found = client.call(4, &request).coordinators;
         found.iter().all(|coordinator| coordinator.error_code == 0)
+    });
+    wait_until("the coordinators have loaded their partitions", || {
+        let groups = GROUPS.map(|id| group(id, None)).to_vec();
+        let fetched = client.call(8, &OffsetFetchRequest::default().with_groups(groups));
+        fetched.groups.iter().all(|group| group.error_code == 0)
     });
 }
 
