@@ -321,6 +321,30 @@ def long_ids(node):
         yield f"{state}: {join(ids='', instance=LONG_NAME)(node, group, member, generation)}"
 
 
+REPEATED = {
+    "a twice": [("a", 0), ("a", 0, 0)], "a around b": [("a", 0), ("b", 0), ("a", 0)], "none, a twice": [("none", 0), ("a", 0), ("a", 0)],
+    "a that is not there, then a": [("a", 9), ("b", 0), ("a", 0), ("b", 0)], "none, without partitions": [("none",), ("a", 0), ("a", 0)],
+    "none alone, without partitions": [("none",)], "a without partitions": [("a",), ("a", 0)], "none thrice": [("none", 1), ("none", 2), ("none",)],
+}
+
+
+def repeated_topics(node):
+    """Topics that are named more than once: what was refused before the coordinator was asked is merged with what it says."""
+    def shown(answer):
+        each = [f"{topic['name']} " + ", ".join(f"{part['partitionIndex']} {error(part['errorCode'])}" for part in topic["partitions"])
+                for topic in answer["topics"]]
+        return "; ".join(each) or "nothing"
+
+    group = node.new_group()
+    for name, topics in REPEATED.items():
+        asked = [{"name": topic, "partitions": [{"partitionIndex": partition} for partition in partitions]} for topic, *partitions in topics]
+        to_commit = [dict(topic, partitions=[dict(part, committedOffset=1) for part in topic["partitions"]]) for topic in asked]
+        for member, generation in (("", -1), ("who", 1)):
+            answer = node.ask("OffsetCommit", 8, groupId=group, generationIdOrMemberEpoch=generation, memberId=member, topics=to_commit)
+            yield f"commit, {name}, member {member!r}: {shown(answer)}"
+        yield f"delete, {name}: {shown(node.ask('OffsetDelete', 0, groupId=group, topics=asked))}"
+
+
 def invalid(node):
     """Requests to a group that has no name."""
     def line(name, request):
@@ -482,6 +506,7 @@ def sections_of_cells(node):
         yield f"classic group, {state}", cells(node, state)
     yield "group without a name", invalid(node)
     yield "member whose id would be too long", long_ids(node)
+    yield "topics named more than once", repeated_topics(node)
 
 
 def sections_of_expiry(node):

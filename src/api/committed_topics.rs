@@ -1,5 +1,5 @@
 //! What OffsetCommit and TxnOffsetCommit do alike: topics that do not exist are answered here, the coordinator sees the
-//! others, and a topic stands in the answer once.
+//! others.
 //!
 //! The two take different generated types with the same fields: `commit_topic!` says so once for each.
 
@@ -124,8 +124,7 @@ impl<T: AnsweredTopic> Answer<T> {
         }
     }
 
-    /// A topic is in the answer once.
-    pub fn merge(&mut self, topic: T) {
+    fn merge(&mut self, topic: T) {
         let key = match self.by_id {
             true => (topic.topic_id(), StrBytes::default()),
             false => (Uuid::nil(), topic.name().0.clone()),
@@ -176,15 +175,19 @@ impl<T: AnsweredTopic> Answer<T> {
         topic.has_partitions().then_some(topic)
     }
 
-    /// What the coordinator says of the topics it was `asked` for; an error is one of all of them.
+    /// What the coordinator says of the topics it was `asked` for; an error is one of all of them. As with Kafka it is merged
+    /// with what was answered before, and stands as it is, a topic as often as it was named, where nothing was.
     pub fn finish<A: CommitTopic<Answered = T>>(
         &mut self,
         asked: &[A],
         committed: Result<Vec<T>, ErrorCode>,
     ) {
-        match committed {
-            Ok(topics) => topics.into_iter().for_each(|topic| self.merge(topic)),
-            Err(error) => asked.iter().for_each(|topic| self.merge(topic.failed(error))),
+        let topics =
+            committed.unwrap_or_else(|error| asked.iter().map(|topic| topic.failed(error)).collect());
+        if self.topics.is_empty() {
+            self.topics = topics;
+        } else {
+            topics.into_iter().for_each(|topic| self.merge(topic));
         }
     }
 }

@@ -53,3 +53,33 @@ topic_is_in_the_answer_once_in_the_order_of_the_request_however_many!(
     TxnOffsetCommitResponseTopic,
     TxnOffsetCommitResponsePartition
 );
+
+#[test]
+fn coordinators_answer_is_merged_only_where_something_was_answered_before() {
+    let topic = |name: &'static str, partition: i32| {
+        let partition = OffsetCommitResponsePartition::default().with_partition_index(partition);
+        OffsetCommitResponseTopic::default()
+            .with_name(TopicName(StrBytes::from_static_str(name)))
+            .with_partitions(vec![partition])
+    };
+    let finished = |before: &[OffsetCommitResponseTopic]| {
+        let mut answer = Answer::new(false);
+        before.iter().for_each(|refused| answer.merge(refused.clone()));
+        let committed = vec![topic("a", 0), topic("b", 0), topic("a", 1)];
+        answer.finish::<OffsetCommitRequestTopic>(&[], Ok(committed));
+        let topics = answer.topics.iter();
+        topics
+            .map(|topic| (topic.name.0.to_string(), topic.partitions.len()))
+            .collect::<Vec<_>>()
+    };
+    let told = |topics: &[(&str, usize)]| -> Vec<(String, usize)> {
+        let topics = topics.iter();
+        topics.map(|(name, count)| (name.to_string(), *count)).collect()
+    };
+    assert_eq!(finished(&[]), told(&[("a", 1), ("b", 1), ("a", 1)]));
+    assert_eq!(
+        finished(&[topic("unknown", 0)]),
+        told(&[("unknown", 1), ("a", 2), ("b", 1)])
+    );
+    assert_eq!(finished(&[topic("b", 7)]), told(&[("b", 2), ("a", 2)]));
+}

@@ -7,7 +7,9 @@ use indexmap::IndexMap;
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::metadata::MetadataImage;
 use crate::protocol::ErrorCode;
-use crate::protocol::messages::offset_delete_request::OffsetDeleteRequestTopic;
+use crate::protocol::messages::offset_delete_request::{
+    OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+};
 use crate::protocol::messages::offset_delete_response::{
     OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
 };
@@ -18,7 +20,7 @@ pub async fn handle(
     mut request: OffsetDeleteRequest,
 ) -> Result<Reply<OffsetDeleteResponse>, ApiError> {
     let image = context.broker.metadata.image();
-    let mut unknown = Vec::new();
+    let mut unknown = Unknown::default();
     let mut valid = Vec::with_capacity(request.topics.len());
     for topic in std::mem::take(&mut request.topics) {
         valid.extend(take_valid(&image, topic, &mut unknown));
@@ -27,46 +29,63 @@ pub async fn handle(
     // Also without a topic: whether the group may be changed is told first.
     let deleted = context.broker.group_coordinator.delete_offsets(request).await;
     let response = match deleted {
-        Ok(deleted) => {
-            // A topic is in the answer once.
-            let mut topics: IndexMap<TopicName, Vec<OffsetDeleteResponsePartition>> = IndexMap::new();
-            for topic in unknown.into_iter().chain(deleted.topics) {
-                topics.entry(topic.name).or_default().extend(topic.partitions);
-            }
-            let topics = topics.into_iter().map(|(name, partitions)| {
-                OffsetDeleteResponseTopic::default()
-                    .with_name(name)
-                    .with_partitions(partitions)
-            });
-            OffsetDeleteResponse::default().with_topics(topics.collect())
-        }
+        Ok(deleted) => OffsetDeleteResponse::default().with_topics(unknown.merged_with(deleted.topics)),
         Err(error) => OffsetDeleteResponse::default().with_error_code(error.code()),
     };
     Ok(Reply::Value(response))
+}
+
+/// What does not exist: a topic once, as it was named first.
+#[derive(Default)]
+struct Unknown {
+    topics: IndexMap<TopicName, Vec<OffsetDeleteResponsePartition>>,
+}
+
+impl Unknown {
+    /// A topic that does not exist is answered without partitions, too.
+    fn add(&mut self, topic: &TopicName, partitions: Vec<OffsetDeleteRequestPartition>) {
+        let partitions = partitions.into_iter().map(|partition| {
+            OffsetDeleteResponsePartition::default()
+                .with_partition_index(partition.partition_index)
+                .with_error_code(ErrorCode::UnknownTopicOrPartition.code())
+        });
+        self.topics.entry(topic.clone()).or_default().extend(partitions);
+    }
+
+    /// As with Kafka: what the coordinator says stands as it is, a topic as often as it was named, unless there is something
+    /// to merge it with.
+    fn merged_with(self, deleted: Vec<OffsetDeleteResponseTopic>) -> Vec<OffsetDeleteResponseTopic> {
+        if self.topics.is_empty() {
+            return deleted;
+        }
+        let mut topics = self.topics;
+        for topic in deleted {
+            topics.entry(topic.name).or_default().extend(topic.partitions);
+        }
+        let topics = topics.into_iter().map(|(name, partitions)| {
+            OffsetDeleteResponseTopic::default()
+                .with_name(name)
+                .with_partitions(partitions)
+        });
+        topics.collect()
+    }
 }
 
 /// The partitions of a topic that exist; the others are put into `unknown`.
 fn take_valid(
     image: &MetadataImage,
     mut topic: OffsetDeleteRequestTopic,
-    unknown: &mut Vec<OffsetDeleteResponseTopic>,
+    unknown: &mut Unknown,
 ) -> Option<OffsetDeleteRequestTopic> {
-    let known = image.topics.by_name(&topic.name);
-    let exists = |partition: i32| known.is_some_and(|known| known.partitions.contains_key(&partition));
+    let Some(known) = image.topics.by_name(&topic.name) else {
+        unknown.add(&topic.name, topic.partitions);
+        return None;
+    };
     let (valid, invalid): (Vec<_>, Vec<_>) = std::mem::take(&mut topic.partitions)
         .into_iter()
-        .partition(|partition| exists(partition.partition_index));
+        .partition(|partition| known.partitions.contains_key(&partition.partition_index));
     if !invalid.is_empty() {
-        let partitions = invalid.into_iter().map(|partition| {
-            OffsetDeleteResponsePartition::default()
-                .with_partition_index(partition.partition_index)
-                .with_error_code(ErrorCode::UnknownTopicOrPartition.code())
-        });
-        unknown.push(
-            OffsetDeleteResponseTopic::default()
-                .with_name(topic.name.clone())
-                .with_partitions(partitions.collect()),
-        );
+        unknown.add(&topic.name, invalid);
     }
     topic.partitions = valid;
     (!topic.partitions.is_empty()).then_some(topic)
