@@ -2,8 +2,10 @@
 
 Every server gets a directory and free ports of its own; every process is ended by its own handle.
 """
+import fcntl
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -39,17 +41,33 @@ group.consumer.heartbeat.interval.ms=500
 """
 
 
+# Ports are this process's until it ends.
+_port_locks = []
+
+
 def free_ports(count):
-    sockets = []
-    try:
-        for _ in range(count):
-            s = socket.socket()
-            s.bind(("127.0.0.1", 0))
-            sockets.append(s)
-        return [s.getsockname()[1] for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()
+    """Ports that no other test gets (tests/it/support/ports.rs), and that the system gives to no client: a connection that is
+    tried until a server listens may else connect to itself."""
+    folder = pathlib.Path(tempfile.gettempdir()) / "kavka-test-ports"
+    folder.mkdir(exist_ok=True)
+    ports = []
+    for port in random.sample(range(10_000, 32_768), 32_768 - 10_000):
+        if len(ports) == count:
+            break
+        lock = open(folder / str(port), "a")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as s:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                s.bind(("127.0.0.1", port))
+        except OSError:
+            lock.close()
+            continue
+        _port_locks.append(lock)
+        ports.append(port)
+    if len(ports) < count:
+        raise RuntimeError("no port is free")
+    return ports
 
 
 def maven_libs(name, folder, version=APACHE_VERSION):

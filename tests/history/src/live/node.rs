@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -23,10 +24,18 @@ pub struct Node {
     child: Option<Child>,
 }
 
+/// Systems give clients none of these: a client that tries a port again and again until the node listens there may else connect to
+/// itself, and keep the node from it.
+const PORTS: Range<u16> = 10_000..32_768;
+
 fn free_port() -> Result<(TcpListener, u16)> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let port = listener.local_addr()?.port();
-    Ok((listener, port))
+    for _ in PORTS {
+        let port = fastrand::u16(PORTS);
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return Ok((listener, port));
+        }
+    }
+    bail!("no port of {PORTS:?} is free")
 }
 
 impl Node {
