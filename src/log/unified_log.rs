@@ -241,6 +241,23 @@ impl UnifiedLog {
         Ok(())
     }
 
+    /// Whether what is left of a `partition.metadata` that does not tell the topic's id may have told this one.
+    pub fn may_have_told(&self, topic_id: Uuid) -> bool {
+        let path = self.dir.path().join(PARTITION_METADATA);
+        match self.context.disk.read(&path) {
+            Ok(left) => {
+                let end = left
+                    .iter()
+                    .rposition(|byte| *byte != 0)
+                    .map_or(0, |last| last + 1);
+                checkpoint::format_partition_metadata(topic_id)
+                    .as_bytes()
+                    .starts_with(&left[..end])
+            }
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        }
+    }
+
     /// The log directory that holds this partition's folder.
     pub fn parent_dir(&self) -> Arc<Path> {
         Arc::clone(self.log_dir.path())

@@ -370,15 +370,24 @@ impl ReplicaManager {
         }
     }
 
-    /// A log whose `partition.metadata` is lost, empty or cut off belongs to the topic of its name if the metadata has that partition in its directory.
+    /// A log whose `partition.metadata` is lost, empty or cut off belongs to the topic of its name if the metadata has that partition in its directory,
+    /// and neither what is left of the file nor the log's epochs are of an earlier topic of that name.
     /// (Apache Kafka sets it aside when the file is lost, and then has none of its records; else it does not start.)
     fn adopt(&self, image: &MetadataImage, log: &UnifiedLog) -> Option<Uuid> {
         let TopicPartition { topic, partition } = log.topic_partition();
         let topic_id = image.topics.by_name(topic)?.id;
         let registration = image.topics.partition(topic_id, *partition)?;
         let directory = registration.directory_of(self.config.node_id)?;
-        let is_anywhere = [directory_id::MIGRATING, directory_id::UNASSIGNED].contains(&directory);
-        if !is_anywhere && self.directories.id_of(&log.parent_dir()) != Some(directory) {
+        // Of a directory that the metadata does not know yet the topic's log may be in another one.
+        let is_here = match directory {
+            directory_id::MIGRATING | directory_id::UNASSIGNED => self.log_manager.log_dirs().len() == 1,
+            directory => self.directories.id_of(&log.parent_dir()) == Some(directory),
+        };
+        // An earlier topic of that name has epochs that this one has not come to, if it was led more often.
+        let is_older = log
+            .latest_epoch()
+            .is_none_or(|epoch| epoch <= registration.leader_epoch);
+        if !is_here || !is_older || !log.may_have_told(topic_id) {
             return None;
         }
         tracing::warn!(

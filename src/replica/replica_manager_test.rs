@@ -140,6 +140,51 @@ fn log_that_lost_its_topic_id_is_found_again_by_the_metadata() {
     }
 }
 
+/// Else a topic that was deleted and made anew would have the records of the one before.
+#[test]
+fn log_that_lost_its_topic_id_is_not_taken_for_a_later_topics() {
+    use crate::io::disk::{Disk, OpenMode};
+    // Of their texts not only the last character differs.
+    let later = id(64);
+    let cut_off = |id: Uuid| {
+        let text = crate::log::checkpoint::format_partition_metadata(id);
+        text.into_bytes()[..42].to_vec()
+    };
+    let start_again = |leader_epochs: (i32, i32), left: Vec<u8>, dirs: &[&str]| {
+        let of_epoch = |id, leader_epoch| {
+            let mut records = topic("t", id, &[NODE], &[NODE]);
+            if let [_, MetadataRecord::Partition(partition)] = &mut records[..] {
+                partition.leader_epoch = leader_epoch;
+            }
+            records
+        };
+        let fixture = Fixture::on_dirs(Arc::default(), Arc::default(), dirs);
+        fixture.publish(&of_epoch(id(0), leader_epochs.0));
+        fixture.fill("t", b"value");
+        fixture.manager.shutdown();
+        fixture.manager.log_manager().shutdown(1).unwrap();
+        let Fixture {
+            disk, clock, manager, ..
+        } = fixture;
+        drop(manager);
+        let file = dirs
+            .iter()
+            .map(|dir| Path::new(dir).join("t-0/partition.metadata"))
+            .find(|path| disk.read(path).is_ok());
+        let file = disk.open(&file.unwrap(), OpenMode::CreateTruncate).unwrap();
+        file.write_all_at(&left, 0).unwrap();
+        let fixture = Fixture::on_dirs(disk, clock, dirs);
+        fixture.publish(&of_epoch(later, leader_epochs.1));
+        offset_of(latest(&fixture, "t"))
+    };
+    let one = ["/data"];
+    assert_eq!(start_again((5, 5), cut_off(later), &one), Some(1));
+    assert_eq!(start_again((5, 5), cut_off(id(0)), &one), Some(0));
+    assert_eq!(start_again((5, 4), Vec::new(), &one), Some(0));
+    // Its directory is not known yet: it may be the other one.
+    assert_eq!(start_again((5, 5), Vec::new(), &["/a", "/b"]), Some(0));
+}
+
 #[test]
 fn log_that_lost_its_topic_id_in_another_directory_is_set_aside() {
     use crate::io::disk::Disk;
