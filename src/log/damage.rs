@@ -8,22 +8,42 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::batch_scanner::{BatchScanner, HeaderScanner, ScanError};
 use super::known_bad::BadRange;
 use super::log_segment::LogSegment;
 use crate::io::disk::DiskFile;
-use crate::record::{BatchHeader, RECORD_BATCH_OVERHEAD, crc_is_valid};
+use crate::record::{BatchHeader, RECORD_BATCH_OVERHEAD, crc_is_valid, legacy};
 
 /// One read of the search.
 const SEARCH_BYTES: usize = 1024 * 1024;
 /// One read of a batch that may be none.
 const LOOK_BYTES: usize = 64 * 1024;
+/// The most that is inflated to see the first offset of a wrapper.
+const WRAPPER_INFLATED_MAX: usize = 64 * 1024 * 1024;
 
 /// A place in a segment where all is well again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WholeBatch {
     position: u64,
-    base_offset: i64,
+    first_offset: i64,
+}
+
+/// The offset of the first record of a whole batch. The header of a wrapper of older formats has that of the last one, which stands for both where what is
+/// in it makes no sense.
+pub(crate) fn first_offset_of(header: &BatchHeader, batch: &Bytes) -> i64 {
+    if header.magic >= 2 || !header.is_compressed() {
+        return header.base_offset;
+    }
+    let last_offset = header.last_offset();
+    let records = legacy::records(batch, WRAPPER_INFLATED_MAX).unwrap_or_default();
+    match (records.first(), records.last()) {
+        (Some(first), Some(last)) if last.offset == last_offset && first.offset <= last_offset => {
+            first.offset
+        }
+        _ => last_offset,
+    }
 }
 
 /// The range from a batch at `position` that is not whole up to the next one that is, else to the segment's end. `offsets`: of what may be in
@@ -33,10 +53,11 @@ pub(crate) fn bad_range(
     position: u64,
     offsets: Range<i64>,
 ) -> io::Result<BadRange> {
-    let end = segment.size();
+    // The segment may be truncated meanwhile.
+    let end = segment.size().max(position);
     let found = next_whole_batch(&segment.file()?, position, end, &offsets)?;
     let (end_position, end_offset) =
-        found.map_or((end, offsets.end), |batch| (batch.position, batch.base_offset));
+        found.map_or((end, offsets.end), |batch| (batch.position, batch.first_offset));
     Ok(BadRange {
         segment: Arc::downgrade(segment),
         position,
@@ -71,7 +92,7 @@ fn next_whole_batch(
         for start in 0..starts {
             if may_be_header(&window[start..], end - from - start as u64, offsets)
                 && let Some((found, behind)) = whole_batch_at(file, from + start as u64, end, offsets)?
-                && (behind == end || has_header_at(file, behind, end, &(found.base_offset..offsets.end))?)
+                && (behind == end || has_header_at(file, behind, end, &(found.first_offset..offsets.end))?)
             {
                 return Ok(Some(found));
             }
@@ -116,7 +137,7 @@ fn whole_batch_at(
     }
     let found = WholeBatch {
         position,
-        base_offset: batch.header.base_offset,
+        first_offset: first_offset_of(&batch.header, &bytes).max(offsets.start),
     };
     Ok(Some((found, batch.end())))
 }

@@ -15,12 +15,13 @@ use std::thread;
 use std::time::Duration;
 
 use super::batch_scanner::{BatchScanner, ScanError};
-use super::damage::bad_range;
+use super::damage::{bad_range, first_offset_of};
 use super::known_bad::BadRange;
 use super::log_cleaner::Throttle;
 use super::log_dir::LogDir;
 use super::log_segment::LogSegment;
 use super::offset_order::{Misplaced, OffsetOrder};
+use super::unified_log::Writer;
 use super::{LogError, LogManager, UnifiedLog};
 use crate::record::crc_is_valid;
 
@@ -118,6 +119,15 @@ fn scrub_logs(logs: impl Iterator<Item = Arc<UnifiedLog>>, interval_ms: i64, gat
     stats
 }
 
+/// What became of the scrub of a segment.
+enum Scrubbed {
+    Whole,
+    /// It was truncated, or is not of the log any more.
+    Changed,
+    /// The gate ended it.
+    Ended,
+}
+
 impl UnifiedLog {
     /// False: the gate ended it.
     pub(crate) fn scrub(&self, interval_ms: i64, gate: Gate<'_>, stats: &mut ScrubStats) -> bool {
@@ -131,8 +141,10 @@ impl UnifiedLog {
             }
             segment.scrubbed_ms.store(now_ms, Ordering::Relaxed);
             match self.scrub_segment(segment, gate, stats) {
-                Ok(true) => {}
-                Ok(false) => {
+                Ok(Scrubbed::Whole) => {}
+                // What is left of it is read when it is closed again.
+                Ok(Scrubbed::Changed) => segment.scrubbed_ms.store(i64::MIN, Ordering::Relaxed),
+                Ok(Scrubbed::Ended) => {
                     segment.scrubbed_ms.store(i64::MIN, Ordering::Relaxed);
                     return false;
                 }
@@ -162,7 +174,8 @@ impl UnifiedLog {
         segment: &Arc<LogSegment>,
         gate: Gate<'_>,
         stats: &mut ScrubStats,
-    ) -> Result<bool, ScanError> {
+    ) -> Result<Scrubbed, ScanError> {
+        let truncations = self.truncations();
         let (file, end) = (segment.file()?, segment.size());
         let mut scanner = BatchScanner::new(Arc::clone(&file), 0, end);
         let end_offset = self.end_offset_of(segment);
@@ -172,31 +185,41 @@ impl UnifiedLog {
         stats.segments += 1;
         while position < end {
             let whole = match scanner.next_batch() {
-                Ok(Some((batch, bytes))) if crc_is_valid(&bytes) => Some(batch),
+                Ok(Some((batch, bytes))) if crc_is_valid(&bytes) => {
+                    let first_offset = first_offset_of(&batch.header, &bytes);
+                    Some((batch, first_offset))
+                }
                 Ok(_) | Err(ScanError::Record(_)) => None,
                 Err(error) => return Err(error),
             };
             let from = position;
             match whole {
-                Some(batch) => {
+                Some((batch, first_offset)) => {
                     position = batch.end();
-                    order.push(&batch, &mut entry_at)?;
+                    order.push(&batch, first_offset, &mut entry_at)?;
                 }
                 None => {
                     let range = bad_range(segment, position, order.next_offset()..end_offset)?;
+                    if !self.is_unchanged(&self.lock_any(), segment, truncations) {
+                        return Ok(Scrubbed::Changed);
+                    }
                     position = range.end_position;
                     scanner = BatchScanner::new(Arc::clone(&file), position, end);
                     order.push_bad(from..position);
                 }
             }
-            self.note_damage(segment, order.take_found(), stats);
+            if !self.note_damage(segment, order.take_found(), truncations, stats) {
+                return Ok(Scrubbed::Changed);
+            }
             stats.bytes += position - from;
             if !gate(position - from) {
-                return Ok(false);
+                return Ok(Scrubbed::Ended);
             }
         }
-        self.note_damage(segment, order.finish(), stats);
-        Ok(true)
+        match self.note_damage(segment, order.finish(), truncations, stats) {
+            true => Ok(Scrubbed::Whole),
+            false => Ok(Scrubbed::Changed),
+        }
     }
 
     fn end_offset_of(&self, segment: &LogSegment) -> i64 {
@@ -207,15 +230,37 @@ impl UnifiedLog {
         next.map_or_else(|| self.log_end_offset(), |next| next.base_offset())
     }
 
-    /// Said once.
-    fn note_damage(&self, segment: &Arc<LogSegment>, found: Vec<Misplaced>, stats: &mut ScrubStats) {
-        for misplaced in found {
-            let range = BadRange::of(segment, misplaced);
-            if self.known_bad.add(range.clone()) {
-                range.report(&self.topic_partition, &segment.log_handle().path());
-                stats.damaged += 1;
-            }
+    /// Is what was read of a segment since there were so many truncations still in the log?
+    fn is_unchanged(&self, writer: &Writer, segment: &Arc<LogSegment>, truncations: u64) -> bool {
+        writer.truncations == truncations && self.has_segment(segment)
+    }
+
+    /// Said once. False: the segment was changed since, and nothing is known of it.
+    fn note_damage(
+        &self,
+        segment: &Arc<LogSegment>,
+        found: Vec<Misplaced>,
+        truncations: u64,
+        stats: &mut ScrubStats,
+    ) -> bool {
+        if found.is_empty() {
+            return true;
         }
+        // Held: a truncation forgets what it cuts.
+        let writer = self.lock_any();
+        if !self.is_unchanged(&writer, segment, truncations) {
+            return false;
+        }
+        let ranges = found
+            .into_iter()
+            .map(|misplaced| BadRange::of(segment, misplaced));
+        let new: Vec<BadRange> = ranges.filter(|range| self.known_bad.add(range.clone())).collect();
+        drop(writer);
+        for range in new {
+            range.report(&self.topic_partition, &segment.log_handle().path());
+            stats.damaged += 1;
+        }
+        true
     }
 
     /// The part of a range that may be handed out.

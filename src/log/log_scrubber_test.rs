@@ -227,3 +227,212 @@ fn high_watermark_in_a_damaged_batch_hides_nothing_in_front_of_it() {
     assert_eq!(read(&log, 0).unwrap() as u64, 3 * batch_size());
     assert!(read(&log, 6).is_err());
 }
+
+fn log_of(disk: &Arc<SimDisk>) -> (Arc<LogManager>, Arc<UnifiedLog>) {
+    let dirs = [PathBuf::from("/data")];
+    let manager = Arc::new(open_manager(disk.clone(), TestClock::at(NOW), &dirs));
+    let config = config_with(&[("index.interval.bytes", "300")]);
+    manager.load_logs(&|_| config.clone(), &|_| false).unwrap();
+    let log = manager.get_or_create(&tp(), None, config.clone()).unwrap();
+    (manager, log)
+}
+
+fn write(disk: &SimDisk, path: &str, bytes: &[u8]) {
+    let file = disk.open(Path::new(path), OpenMode::ReadWrite).unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    file.set_len(bytes.len() as u64).unwrap();
+}
+
+/// Batches of ten records as compaction leaves them, in a closed segment, at these offsets.
+const COMPACTED: [i64; 8] = [3, 16, 42, 52, 72, 99, 200, 330];
+
+fn compacted_log(disk: &Arc<SimDisk>) {
+    let (manager, log) = log_of(disk);
+    for base_offset in COMPACTED {
+        let mut bytes = batch(10, 30, NOW).to_vec();
+        bytes[..8].copy_from_slice(&base_offset.to_be_bytes());
+        log.append_as_follower(&bytes.into(), 0).unwrap();
+    }
+    log.roll().unwrap();
+    drop(log);
+    manager.shutdown(1).unwrap();
+}
+
+const INDEX: &str = "/data/t-0/00000000000000000000.index";
+
+/// Up to version 1.0 Kafka put the first offset of what was appended into the index.
+#[test]
+fn index_of_an_older_kafka_condemns_no_batch() {
+    let disk = Arc::new(SimDisk::new());
+    compacted_log(&disk);
+    let size = batch(10, 30, NOW).len() as u32;
+    let entries = (1..).zip(&COMPACTED[1..]).flat_map(|(number, offset): (u32, _)| {
+        let (offset, position) = (*offset as i32, number * size);
+        [offset.to_be_bytes(), position.to_be_bytes()].concat()
+    });
+    write(&disk, INDEX, &entries.collect::<Vec<u8>>());
+    let (manager, log) = log_of(&disk);
+    assert_eq!(manager.scrub(1_000, &all).damaged, 0);
+    for offset in COMPACTED {
+        assert!(log.read_bytes(offset, 1, FetchIsolation::LogEnd, true).is_ok());
+    }
+}
+
+/// A word stands against a word, and the batch has its records.
+#[test]
+fn index_entry_that_a_flipped_bit_changed_condemns_no_batch() {
+    let whole = {
+        let disk = Arc::new(SimDisk::new());
+        compacted_log(&disk);
+        disk.read(Path::new(INDEX)).unwrap()
+    };
+    assert!(whole.len() >= 5 * 8);
+    for bit in 0..whole.len() * 8 {
+        let disk = Arc::new(SimDisk::new());
+        compacted_log(&disk);
+        disk.flip_bit(Path::new(INDEX), bit as u64).unwrap();
+        let (manager, _log) = log_of(&disk);
+        assert_eq!(manager.scrub(1_000, &all).damaged, 0, "bit {bit}");
+    }
+}
+
+// ---- messages of before Kafka 0.11
+
+fn message_of_magic_one(offset: i64, attributes: u8, value: &[u8]) -> Vec<u8> {
+    let mut body = vec![1, attributes];
+    body.extend(NOW.to_be_bytes());
+    body.extend((-1_i32).to_be_bytes());
+    body.extend((value.len() as i32).to_be_bytes());
+    body.extend(value);
+    let mut crc = flate2::Crc::new();
+    crc.update(&body);
+    let size = body.len() as i32 + 4;
+    let parts = [
+        &offset.to_be_bytes()[..],
+        &size.to_be_bytes(),
+        &crc.sum().to_be_bytes(),
+        &body,
+    ];
+    parts.concat()
+}
+
+/// Ten compressed messages at these offsets.
+fn wrapper(first: i64) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    for number in 0..10 {
+        encoder
+            .write_all(&message_of_magic_one(number, 0, b"value"))
+            .unwrap();
+    }
+    message_of_magic_one(first + 9, 1, &encoder.finish().unwrap())
+}
+
+/// A closed segment of five wrappers with the offsets up to 50, damaged by `change`, and an active one.
+fn log_of_wrappers(change: impl Fn(&mut Vec<u8>, usize)) -> (Arc<SimDisk>, Arc<LogManager>, Arc<UnifiedLog>) {
+    let disk = Arc::new(SimDisk::new());
+    let (manager, log) = log_of(&disk);
+    for _ in 0..5 {
+        log.append_as_leader(&batch(10, 30, NOW), 0, AppendOrigin::Client, NOW)
+            .unwrap();
+    }
+    log.roll().unwrap();
+    log.append_as_leader(&batch(2, 50, NOW), 0, AppendOrigin::Client, NOW)
+        .unwrap();
+    drop(log);
+    manager.shutdown(1).unwrap();
+    let mut bytes: Vec<u8> = (0..5).flat_map(|number| wrapper(number * 10)).collect();
+    let size = bytes.len() / 5;
+    change(&mut bytes, size);
+    write(&disk, LOG, &bytes);
+    disk.remove_file(Path::new(INDEX)).unwrap();
+    let (manager, log) = log_of(&disk);
+    log.update_high_watermark(log.log_end_offset());
+    (disk, manager, log)
+}
+
+fn assert_wrapper_is_bad(log: &UnifiedLog, bad: std::ops::Range<i64>, what: &str) {
+    for offset in 0..50 {
+        match log.read_bytes(offset, 1, FetchIsolation::HighWatermark, true) {
+            Ok(bytes) => {
+                let last = crate::record::BatchHeader::parse(&bytes).unwrap().base_offset;
+                assert_eq!(last, offset / 10 * 10 + 9, "{what}: {offset}");
+                assert!(!bad.contains(&offset), "{what}: {offset}");
+            }
+            Err(error) => assert!(bad.contains(&offset), "{what}: {offset}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn damaged_messages_of_older_formats_end_where_the_next_wrapper_begins() {
+    for number in 0..5 {
+        let damaged = number as i64 * 10..number as i64 * 10 + 10;
+        // What a recovery finds.
+        let (_, manager, log) = log_of_wrappers(|bytes, size| bytes[number * size + 60] ^= 1);
+        assert_eq!(manager.known_bad_ranges(), 1);
+        assert_wrapper_is_bad(&log, damaged.clone(), &format!("recovery, wrapper {number}"));
+        // What the scrub does.
+        let (disk, manager, log) = log_of_wrappers(|_, _| {});
+        assert_eq!(manager.scrub(0, &all).damaged, 0);
+        let size = wrapper(0).len();
+        flip(&disk, (number * size + 60) as u64, 1);
+        assert_eq!(manager.scrub(0, &all).damaged, 1);
+        assert_wrapper_is_bad(&log, damaged, &format!("scrub, wrapper {number}"));
+    }
+}
+
+// ---- truncation meanwhile
+
+#[test]
+fn scrub_stops_at_a_segment_that_is_truncated_and_notes_nothing_of_it() {
+    // More than the scrub reads at once, and less.
+    for size in [500_000, 50] {
+        let disk = Arc::new(SimDisk::new());
+        let (manager, log) = log_of(&disk);
+        let bytes = batch(2, size, NOW);
+        for _ in 0..4 {
+            log.append_as_leader(&bytes, 0, AppendOrigin::Client, NOW)
+                .unwrap();
+        }
+        log.roll().unwrap();
+        flip(&disk, 2 * bytes.len() as u64 + 100, 1);
+        let is_first = Cell::new(true);
+        let gate = |_| {
+            if is_first.take() {
+                log.truncate_to(2).unwrap();
+            }
+            true
+        };
+        assert_eq!(manager.scrub(0, &gate).damaged, 0, "{size}");
+        assert_eq!(manager.known_bad_ranges(), 0, "{size}");
+        for _ in 0..4 {
+            log.append_as_leader(&bytes, 0, AppendOrigin::Client, NOW)
+                .unwrap();
+        }
+        log.roll().unwrap();
+        log.update_high_watermark(log.log_end_offset());
+        // It is read anew when its time comes.
+        assert_eq!(manager.scrub(i64::MAX, &all).bytes, log.size_in_bytes(), "{size}");
+        assert_bad(&log, 0..0, "all are whole");
+    }
+}
+
+#[test]
+fn truncation_into_damage_leaves_no_index_entries_of_it() {
+    let (disk, manager, log) = log_of_three_segments();
+    for number in 3..6 {
+        flip(&disk, number * batch_size() + 100, 1);
+    }
+    assert_eq!(manager.scrub(0, &all).damaged, 1);
+    log.truncate_to(11).unwrap();
+    let active = log.active_segment();
+    assert_eq!(active.size(), 3 * batch_size());
+    let entries = active.offset_index.all().unwrap();
+    assert!(
+        entries
+            .iter()
+            .all(|entry| u64::from(entry.position) < active.size()),
+        "{entries:?}"
+    );
+}

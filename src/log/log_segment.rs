@@ -456,16 +456,21 @@ impl LogSegment {
                 return Ok(Some(batch));
             }
         }
-        // Published batches end with the file, unless it is truncated meanwhile: what may be behind this one must not be passed over.
+        self.check_not_torn(&scanner, size)?;
+        Ok(None)
+    }
+
+    /// Published batches end with the file, unless it is truncated meanwhile: what may be behind the one where a walk ended must not be passed over.
+    fn check_not_torn(&self, scanner: &HeaderScanner, size: u64) -> Result<(), ScanError> {
         if scanner.torn && self.size() >= size {
             return Err(RecordError::Torn {
                 position: scanner.position() as usize,
                 needed: RECORD_BATCH_OVERHEAD,
-                available: (size - scanner.position()) as usize,
+                available: size.saturating_sub(scanner.position()) as usize,
             }
             .into());
         }
-        Ok(None)
+        Ok(())
     }
 
     /// The headers from the batch of an index entry on, or from `min_position` on if that is behind it. An index that names a
@@ -492,17 +497,30 @@ impl LogSegment {
         Ok(self.headers_at_entry(entry, 0)?.0)
     }
 
-    /// The first entry of the offset index at or behind a position, for positions that grow. One that was found to be wrong has none.
+    /// The first entry of the offset index at or behind a position, for positions that grow: where the batch at its place bears it out. An index that
+    /// was found to be wrong has none.
     pub fn entries_by_position(&self) -> impl FnMut(u64) -> Result<Option<OffsetPosition>, ScanError> {
         let mut known: Option<OffsetPosition> = None;
+        let mut is_borne_out = false;
         let mut is_past_the_last = false;
         move |position| {
             let is_behind = known.is_none_or(|entry| u64::from(entry.position) < position);
             if is_behind && !is_past_the_last && !self.has_bad_index() {
                 known = self.offset_index.first_entry_at_or_after_position(position)?;
                 is_past_the_last = known.is_none();
+                is_borne_out = known.map_or(Ok(false), |entry| self.bears_out(entry))?;
             }
-            Ok(known)
+            Ok(known.filter(|_| is_borne_out))
+        }
+    }
+
+    fn bears_out(&self, entry: OffsetPosition) -> Result<bool, ScanError> {
+        match self.headers_from(u64::from(entry.position))?.next_batch() {
+            Ok(batch) => Ok(batch.is_some_and(|PlacedBatch { header, .. }| {
+                header.magic >= 2 && (self.base_offset..=entry.offset).contains(&header.base_offset)
+            })),
+            Err(ScanError::Record(_)) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -630,16 +648,20 @@ impl LogSegment {
     ) -> Result<u64, ScanError> {
         self.read_max_timestamp_so_far()?;
         self.mend_indexes()?;
-        let position = match way {
-            Ok(from) => self
-                .translate_offset_from(offset, from)?
-                .map(|batch| batch.position),
-            Err(range) => Some(range.position),
+        let (position, offset) = match way {
+            Ok(from) => (
+                self.translate_offset_from(offset, from)?
+                    .map(|batch| batch.position),
+                offset,
+            ),
+            // The indexes may know of what is in it.
+            Err(range) => (Some(range.position), offset.min(range.first_offset)),
         };
         self.mark_indexes_dirty();
+        // The one that may be found to be damaged comes first, with nothing changed.
+        self.txn_index.truncate_to(offset)?;
         self.offset_index.truncate_to(offset)?;
         self.time_index.truncate_to(offset)?;
-        self.txn_index.truncate_to(offset)?;
         let removed = match position {
             None => 0,
             Some(position) => {

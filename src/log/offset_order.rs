@@ -5,6 +5,9 @@
 //! if what follows continues it, and of two that cannot both be right it is the one that does not fit between its neighbours. What is not told: an
 //! offset that a flipped bit moved within a gap that compaction left, and of the last batch of all one that only grew.
 //!
+//! An entry of the offset index may decide between two batches, never against one alone: its own bits flip as easily, and it has the last offset of
+//! its batch, of all batches of an append, or (up to Kafka 1.0) the first one.
+//!
 //! Invariant: a batch is settled before those behind it, and at most two wait for it.
 
 use std::ops::Range;
@@ -49,18 +52,12 @@ pub(crate) struct OffsetOrder {
 }
 
 impl Waiting {
-    fn of(batch: &PlacedBatch) -> Self {
-        let header = &batch.header;
+    fn of(batch: &PlacedBatch, first_offset: i64) -> Self {
         Self {
             position: batch.position,
             end_position: batch.end(),
-            // Of older formats the header does not tell the first offset.
-            first: if header.magic < 2 {
-                header.last_offset()
-            } else {
-                header.base_offset
-            },
-            next: header.next_offset(),
+            first: first_offset,
+            next: batch.header.next_offset(),
         }
     }
 
@@ -86,14 +83,21 @@ impl OffsetOrder {
         self.next_offset
     }
 
-    /// The next batch, whose checksum is right. `entry_at` gives the first entry of the offset index at or behind a position; it is asked of batches
-    /// behind a gap.
+    /// The next batch, whose checksum is right, and its first offset (`damage::first_offset_of`). `entry_behind` gives the first entry of the offset
+    /// index at or behind a position, if the batch there bears it out; it is asked of batches behind a gap.
     pub fn push<E>(
         &mut self,
         batch: &PlacedBatch,
-        entry_at: impl FnOnce(u64) -> Result<Option<OffsetPosition>, E>,
+        first_offset: i64,
+        entry_behind: impl FnOnce(u64) -> Result<Option<OffsetPosition>, E>,
     ) -> Result<(), E> {
-        let batch = Waiting::of(batch);
+        let magic = batch.header.magic;
+        let first_offset = match magic < 2 && first_offset < self.next_offset {
+            // What is in a wrapper says nothing against it.
+            true => batch.header.last_offset(),
+            false => first_offset,
+        };
+        let batch = Waiting::of(batch, first_offset);
         if batch.next <= batch.first || batch.first < self.next_offset || batch.next > self.limit {
             self.push_bad(batch.position..batch.end_position);
             return Ok(());
@@ -116,7 +120,7 @@ impl OffsetOrder {
         }
         if batch.first == self.next_offset {
             self.settle_to(batch.first, batch.next);
-        } else if self.contradicts(&batch, entry_at(batch.position)?) {
+        } else if magic >= 2 && self.contradicts(&batch, entry_behind(batch.end_position)?) {
             self.push_bad(batch.position..batch.end_position);
         } else {
             self.seen.push(Seen::Waiting(batch));
@@ -170,16 +174,11 @@ impl OffsetOrder {
         }
     }
 
-    /// An index entry has the last offset of its batch, or a larger one (of Kafkas that wrote one for all batches of an append): all batches in front
-    /// of its place end below it.
+    /// All batches in front of an entry's place end below it.
     fn contradicts(&self, batch: &Waiting, entry: Option<OffsetPosition>) -> bool {
         entry.is_some_and(|entry| {
-            let highest = match u64::from(entry.position) == batch.position {
-                true => entry.offset,
-                false => entry.offset - 1,
-            };
             let is_plausible = (self.next_offset..self.limit).contains(&entry.offset);
-            is_plausible && batch.next - 1 > highest
+            is_plausible && batch.next > entry.offset
         })
     }
 

@@ -25,7 +25,9 @@ fn misplaced_with(offsets: &[i64], limit: i64, index: &[(i64, u64)]) -> Vec<(Ran
                 position: (number * SIZE) as u32,
             }))
         };
-        order.push(&PlacedBatch { header, position }, entry_at).unwrap();
+        order
+            .push(&PlacedBatch { header, position }, *offset, entry_at)
+            .unwrap();
         found.extend(order.take_found());
     }
     found.extend(order.finish());
@@ -103,15 +105,18 @@ fn of_batches_with_gaps_the_one_that_does_not_fit_between_its_neighbours_is_foun
 }
 
 #[test]
-fn index_tells_of_an_offset_that_grew_within_a_gap_and_one_that_is_wrong_condemns_nothing() {
-    // The batch itself has an entry; one behind it has.
-    for index in [[(11, 1)], [(13, 2)]] {
-        assert_eq!(misplaced_with(&[0, 10, 12], 60, &index), []);
-        assert_eq!(misplaced_with(&[0, 42], 60, &index), [(1..2, 2..60)], "{index:?}");
+fn index_tells_which_of_two_batches_is_wrong_and_condemns_nothing_by_itself() {
+    // The first grew over the second, which another follows behind a gap: either may be wrong.
+    let grew = [0, 42, 16, 50];
+    assert_eq!(misplaced(&grew, 60), [(1..3, 2..50)]);
+    for entry in [(16, 2), (17, 2), (19, 2)] {
+        assert_eq!(misplaced_with(&grew, 60, &[entry]), [(1..2, 2..16)], "{entry:?}");
     }
-    // Of an append of several batches, as older brokers wrote them.
-    assert_eq!(misplaced_with(&[0, 10, 12, 14], 60, &[(15, 1)]), []);
-    for garbage in [(1 << 40, 1), (-7, 1), (1, 1)] {
+    // The last offset of the batch, the first one, that of an append of several batches, and one that a flipped bit lowered.
+    for entry in [(11, 1), (10, 1), (15, 1), (3, 1), (13, 2), (12, 2), (15, 2)] {
+        assert_eq!(misplaced_with(&[0, 10, 12, 14], 60, &[entry]), [], "{entry:?}");
+    }
+    for garbage in [(1 << 40, 2), (-7, 2), (1, 2)] {
         assert_eq!(misplaced_with(&[0, 10, 12], 60, &[garbage]), [], "{garbage:?}");
     }
     // Batches that continue each other are not condemned by an entry.
@@ -130,12 +135,12 @@ fn damage_of_another_kind_is_told_with_the_offsets_around_it() {
     };
     let none = |_| Ok::<_, Infallible>(None);
     let mut order = OffsetOrder::new(0..20);
-    order.push(&placed(0, 0), none).unwrap();
+    order.push(&placed(0, 0), 0, none).unwrap();
     order.push_bad(100..200);
     order.push_bad(200..210);
-    order.push(&placed(8, 210), none).unwrap();
+    order.push(&placed(8, 210), 8, none).unwrap();
     assert_eq!(order.take_found(), []);
-    order.push(&placed(10, 400), none).unwrap();
+    order.push(&placed(10, 400), 10, none).unwrap();
     let first = Misplaced {
         bytes: 100..210,
         offsets: 2..8,

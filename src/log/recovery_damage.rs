@@ -10,6 +10,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::super::batch_scanner::{BatchScanner, ScanError};
+use super::super::damage::first_offset_of;
 use super::super::known_bad::BadRange;
 use super::super::log_segment::LogSegment;
 use super::super::offset_order::{Misplaced, OffsetOrder};
@@ -68,7 +69,8 @@ impl Loading<'_> {
             match scanner.next_batch() {
                 Ok(Some((batch, bytes))) if crc_is_valid(&bytes) => {
                     end = batch.end();
-                    let Ok(()) = order.push(&batch, |_| Ok::<_, Infallible>(None));
+                    let first_offset = first_offset_of(&batch.header, &bytes);
+                    let Ok(()) = order.push(&batch, first_offset, |_| Ok::<_, Infallible>(None));
                 }
                 Ok(_) | Err(ScanError::Record(_)) => break,
                 Err(error) => return Err(error),

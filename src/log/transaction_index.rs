@@ -261,13 +261,13 @@ impl TransactionIndex {
 
     /// Removes the transactions whose marker is at or after `offset`.
     pub fn truncate_to(&self, offset: i64) -> io::Result<()> {
+        let all = self.written()?;
         let writing = self.writing();
         if let Some(unwritten) = self.unwritten.load_full() {
             let kept = unwritten.iter().filter(|txn| txn.last_offset < offset);
             self.set_unwritten(kept.copied().collect());
         }
         drop(writing);
-        let all = self.written()?;
         let kept = all.iter().take_while(|txn| txn.last_offset < offset).count();
         if kept < all.len() {
             self.handle.get()?.set_len((kept * ENTRY_SIZE) as u64)?;
