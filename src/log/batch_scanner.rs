@@ -70,6 +70,11 @@ impl HeaderScanner {
         self.position
     }
 
+    /// Goes on at a position that is behind the next batch's.
+    pub fn skip_to(&mut self, position: u64) {
+        self.position = position;
+    }
+
     /// The buffered bytes at the position: at least a header's, if there are as many.
     fn header_bytes(&mut self) -> io::Result<&[u8]> {
         let wanted = (RECORD_BATCH_OVERHEAD as u64).min(self.end - self.position);

@@ -181,7 +181,9 @@ fn time_indexes_that_kafka_wrote_are_believed() {
                 assert!(!segment.has_bad_index(), "{}", path.display());
                 let entries = segment.time_index.all().unwrap();
                 for entry in entries {
-                    let found = segment.find_offset_by_timestamp(entry.timestamp, 0).unwrap();
+                    let found = segment
+                        .find_offset_by_timestamp(entry.timestamp, 0, |_| None)
+                        .unwrap();
                     assert_eq!(found.unwrap().timestamp, entry.timestamp, "{}", path.display());
                 }
                 assert!(!segment.has_bad_index(), "{}", path.display());

@@ -118,6 +118,22 @@ impl KnownBad {
         Ok(position)
     }
 
+    /// Whether a segment has any.
+    pub fn is_in(&self, segment: &Arc<LogSegment>) -> bool {
+        let known = self.ranges.load();
+        let mut ranges = known.iter().flat_map(|ranges| ranges.iter());
+        ranges.any(|range| range.is_in(segment))
+    }
+
+    /// From behind the range that a position is in, if it is in one.
+    pub fn end_of_range_at(&self, segment: &Arc<LogSegment>, position: u64) -> Option<u64> {
+        let known = self.ranges.load();
+        let mut ranges = known.iter().flat_map(|ranges| ranges.iter());
+        let found = ranges
+            .find(|range| range.is_in(segment) && (range.position..range.end_position).contains(&position));
+        found.map(|range| range.end_position)
+    }
+
     /// A segment was cut.
     pub fn forget_behind(&self, segment: &Arc<LogSegment>, size: u64) {
         self.retain(|range| !range.is_in(segment) || range.end_position <= size);

@@ -246,7 +246,9 @@ impl UnifiedLog {
                 .map_err(|error| self.read_error(segment, error.into()))?;
             if largest >= timestamp {
                 return segment
-                    .find_offset_by_timestamp(timestamp, self.log_start_offset())
+                    .find_offset_by_timestamp(timestamp, self.log_start_offset(), |position| {
+                        self.known_bad.end_of_range_at(segment, position)
+                    })
                     .map_err(|error| self.read_error(segment, error));
             }
         }

@@ -166,11 +166,13 @@ impl LogSegment {
         offset_index.sync_folder()
     }
 
-    /// The first record at or after `starting_offset` with a time stamp at or after `timestamp`.
+    /// The first record at or after `starting_offset` with a time stamp at or after `timestamp`. `end_of_damage_at` gives the end of the known damage
+    /// that a position is in.
     pub fn find_offset_by_timestamp(
         &self,
         timestamp: i64,
         starting_offset: i64,
+        end_of_damage_at: impl Fn(u64) -> Option<u64>,
     ) -> Result<Option<TimestampAndOffset>, ScanError> {
         let entry = self.time_index.lookup(timestamp)?;
         let from = match entry == self.no_timestamp() {
@@ -184,8 +186,15 @@ impl LogSegment {
                 }
             },
         };
+        let size = self.size();
         let mut scanner = self.headers_towards(from.max(starting_offset))?;
-        while let Some(batch) = scanner.next_batch()? {
+        loop {
+            while let Some(end) = end_of_damage_at(scanner.position()) {
+                scanner.skip_to(end);
+            }
+            let Some(batch) = scanner.next_batch()? else {
+                break;
+            };
             if batch.header.max_timestamp < timestamp {
                 continue;
             }
@@ -201,6 +210,7 @@ impl LogSegment {
                 }
             }
         }
+        self.check_not_torn(&scanner, size)?;
         Ok(None)
     }
 

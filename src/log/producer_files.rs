@@ -188,13 +188,12 @@ impl ProducerFiles<'_> {
                 }
                 Err(error) => return Err(fail(error)),
             };
-            (position, next_offset) = (batch.end(), batch.header.next_offset());
-            if batch.header.last_offset() >= end {
-                return Ok(());
-            }
-            if batch.header.last_offset() < start {
+            position = batch.end();
+            // What only a flipped bit moved behind the end does not end the walk.
+            if !(start..end).contains(&batch.header.last_offset()) {
                 continue;
             }
+            next_offset = batch.header.next_offset();
             match self.load_batch(state, segment, &batch) {
                 Err(LoadError::Scan(error @ ScanError::Io(_))) => return Err(fail(error)),
                 Err(LoadError::Scan(ScanError::Record(error))) => {

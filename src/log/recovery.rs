@@ -98,6 +98,7 @@ impl LogLoader<'_> {
     pub fn load(mut self) -> Result<Arc<UnifiedLog>, LogError> {
         loop {
             if let Some(log) = self.try_load()? {
+                close_if_damaged(&log)?;
                 return Ok(log);
             }
             // Without a clean shutdown there is no such doubt.
@@ -819,6 +820,18 @@ fn log_invalid(segment: &LogSegment, position: u64, error: &dyn fmt::Display) {
         "invalid batch in {} at byte {position}: {error}",
         segment.log_handle().path().display()
     );
+}
+
+/// Where a clean start does not read it, and the scrub does.
+fn close_if_damaged(log: &UnifiedLog) -> Result<(), LogError> {
+    if !log.known_bad.is_in(&log.active_segment()) {
+        return Ok(());
+    }
+    match log.roll() {
+        // Fetches of it are refused for as long as the node runs.
+        Err(error) if error.is_no_space() => Ok(()),
+        result => result,
+    }
 }
 
 fn is_cut_off(partition_metadata: &str) -> bool {

@@ -306,3 +306,76 @@ fn damage_goes_with_what_a_truncation_removes() {
         }
     }
 }
+
+/// The scrub reads closed segments alone, and a clean start none.
+#[test]
+fn damage_of_the_active_segment_is_found_again_after_a_clean_restart() {
+    let (disk, size) = log_of_batches();
+    flip(&disk, 40, 2 * size, 20);
+    let (manager, log) = load(&disk);
+    assert_eq!((log.log_end_offset(), manager.known_bad_ranges()), (50, 1));
+    assert_bad(&log, 44..46, "after the crash");
+    drop(log);
+    manager.shutdown(1).unwrap();
+    let (manager, log) = load(&disk);
+    assert_eq!(manager.scrub(0, &|_| true).damaged, 1);
+    assert_bad(&log, 44..46, "after the clean end");
+    assert_eq!(log.log_end_offset(), 50);
+    // Nothing is closed in vain.
+    let segments = log.number_of_segments();
+    drop(log);
+    drop(manager);
+    disk.crash_process();
+    let (_manager, log) = load(&disk);
+    assert_eq!(log.number_of_segments(), segments);
+}
+
+#[test]
+fn producers_behind_an_offset_that_a_flipped_bit_raised_are_known() {
+    for bit in 3..60 {
+        let disk = Arc::new(SimDisk::new());
+        let (manager, log) = new_log(&disk);
+        log.append_as_leader(&batch(2, 50, NOW), 0, AppendOrigin::Client, NOW)
+            .unwrap();
+        log.append_as_leader(&transactional(1), 0, AppendOrigin::Client, NOW)
+            .unwrap();
+        log.roll().unwrap();
+        let position = batch(2, 50, NOW).len() as u64;
+        for _ in 0..2 {
+            log.append_as_leader(&batch(2, 50, NOW), 0, AppendOrigin::Client, NOW)
+                .unwrap();
+        }
+        log.append_as_leader(&transactional(2), 0, AppendOrigin::Client, NOW)
+            .unwrap();
+        drop(log);
+        manager.shutdown(1).unwrap();
+        disk.remove_file(&path_of(8, FileKind::ProducerSnapshot)).unwrap();
+        flip(&disk, 3, position, bit);
+        let (_manager, log) = load(&disk);
+        let producers = log.active_producers().len();
+        assert_eq!((log.log_end_offset(), producers), (8, 2), "bit {bit}");
+    }
+}
+
+/// Batches behind one that seems to go beyond the file are not passed over.
+#[test]
+fn time_is_not_looked_for_behind_a_batch_that_is_cut_off() {
+    let disk = Arc::new(SimDisk::new());
+    let (_manager, log) = new_log(&disk);
+    for number in 0..10 {
+        log.append_as_leader(&batch(2, 50, NOW + 10 * number), 0, AppendOrigin::Client, NOW)
+            .unwrap();
+        if number == 4 {
+            log.roll().unwrap();
+        }
+    }
+    let size = batch(2, 50, NOW).len() as u64;
+    let file = disk
+        .open(&path_of(0, FileKind::Log), OpenMode::ReadWrite)
+        .unwrap();
+    file.write_all_at(&[0x40], 3 * size + 8).unwrap();
+    assert_eq!(log.offset_for_timestamp(NOW + 20).unwrap().unwrap().offset, 4);
+    assert_eq!(log.offset_for_timestamp(NOW + 50).unwrap().unwrap().offset, 10);
+    let error = log.offset_for_timestamp(NOW + 40).unwrap_err();
+    assert!(matches!(error, LogError::CorruptRecord { .. }), "{error}");
+}
