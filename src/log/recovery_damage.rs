@@ -1,8 +1,8 @@
 //! What a recovery does about offsets that do not follow each other though the checksums, which are not over them, are right.
 //!
 //! Kafka's recovery keeps such batches, or empties the segment when it comes to index one. Here the one batch that is wrong is known as bad, and those
-//! behind it stay. At and past the recovery point only where it is sure: a single batch that has as many offsets as are missing between those around
-//! it. Whatever else overlaps may be of another time, brought back by power loss, and the log ends there as it does before a batch that is torn.
+//! behind it stay. At and past the recovery point it may be of another time, brought back by power loss, even where it has just as many offsets as are
+//! missing: the log ends there as it does before a batch that is torn.
 //!
 //! A last batch whose offset grew cannot be told from one behind a gap that compaction left: it is kept.
 
@@ -43,9 +43,12 @@ impl Loading<'_> {
         }
         // Which of the offsets are wrong only those behind them tell, and what was built of them is wrong, too.
         (self.epochs, self.epochs_changed) = epochs;
-        let misplaced = self
+        let mut misplaced = self
             .misplaced_in(segment, durability)
             .map_err(|error| self.fail(segment, "recovering", error))?;
+        if matches!(durability, Durability::Unflushed { .. }) {
+            misplaced.retain(|misplaced| misplaced.offsets.end <= self.loader.recovery_point);
+        }
         let recovered = self.try_recover_segment(segment, durability, Some(&misplaced))?;
         // Where all doubts are known there is none.
         Ok(recovered.unwrap_or(Recovered::Overflows))
@@ -80,15 +83,6 @@ impl Loading<'_> {
         // What is behind the last ones tells, if it is known.
         let is_end_known = end == segment.size() && durability.next_base_offset() == Some(limit);
         found.retain(|misplaced| is_end_known || misplaced.offsets.end < limit);
-        if matches!(durability, Durability::Unflushed { .. }) {
-            let mut sure = Vec::new();
-            for misplaced in found {
-                if is_one_that_was_moved(segment, &misplaced)? {
-                    sure.push(misplaced);
-                }
-            }
-            found = sure;
-        }
         Ok(found)
     }
 
@@ -98,13 +92,4 @@ impl Loading<'_> {
             range.report(&self.loader.topic_partition, &segment.log_handle().path());
         }
     }
-}
-
-/// A single batch with as many offsets as are missing.
-fn is_one_that_was_moved(segment: &LogSegment, misplaced: &Misplaced) -> Result<bool, ScanError> {
-    let first = segment.headers_from(misplaced.bytes.start)?.next_batch()?;
-    Ok(first.is_some_and(|batch| {
-        let count = i64::from(batch.header.last_offset_delta) + 1;
-        batch.end() == misplaced.bytes.end && misplaced.offsets.end - misplaced.offsets.start == count
-    }))
 }

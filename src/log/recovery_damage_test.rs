@@ -194,6 +194,19 @@ fn log_of_batches() -> (Arc<SimDisk>, u64) {
     (disk, bytes.len() as u64)
 }
 
+/// The same, all flushed, of which a start builds the index of one segment anew.
+fn flushed_log_of_batches(without_index: i64) -> (Arc<SimDisk>, u64) {
+    let (disk, size) = log_of_batches();
+    let (manager, log) = load(&disk);
+    log.flush().unwrap();
+    manager.checkpoint_recovery_points().unwrap();
+    drop((manager, log));
+    disk.crash_process();
+    disk.remove_file(&path_of(without_index, FileKind::OffsetIndex))
+        .unwrap();
+    (disk, size)
+}
+
 fn flip(disk: &SimDisk, base_offset: i64, at: u64, bit: u64) {
     let path = path_of(base_offset, FileKind::Log);
     disk.flip_bit(&path, 8 * (at + 7 - bit / 8) + bit % 8).unwrap();
@@ -216,9 +229,9 @@ fn assert_bad(log: &UnifiedLog, bad: std::ops::Range<i64>, what: &str) {
     }
 }
 
-/// Apache Kafka keeps those behind it, too (and the batch itself, with the wrong offset).
+/// What was not flushed may be of another time, brought back by power loss: the log ends where offsets go back, with nothing that was behind.
 #[test]
-fn offset_that_a_flipped_bit_changed_costs_its_batch_alone_after_a_crash() {
+fn offset_that_goes_back_ends_a_log_that_was_not_flushed() {
     for number in 0..24 {
         for bit in 0..64 {
             let (disk, size) = log_of_batches();
@@ -227,14 +240,17 @@ fn offset_that_a_flipped_bit_changed_costs_its_batch_alone_after_a_crash() {
             let what = format!("batch {number}, bit {bit}");
             let (manager, log) = load(&disk);
             let first = number as i64 * 2;
-            assert_eq!(log.log_end_offset(), 50, "{what}");
-            assert_eq!(manager.known_bad_ranges(), 1, "{what}");
-            assert_bad(&log, first..first + 2, &what);
-            for _ in 0..8 {
-                log.append_as_leader(&batch(2, 50, NOW), 0, AppendOrigin::Client, NOW)
-                    .unwrap();
+            let moved = first ^ (1_i64 << bit);
+            // Taken for one behind a gap; the next one tells.
+            let is_kept = moved > first && moved < 1 << 31;
+            let end = if is_kept { moved + 2 } else { first };
+            assert_eq!(log.log_end_offset(), end, "{what}");
+            assert_eq!(manager.known_bad_ranges(), 0, "{what}");
+            for offset in 0..first {
+                assert!(log.read_bytes(offset, 1, FetchIsolation::LogEnd, true).is_ok());
             }
-            assert_bad(&log, first..first + 2, &what);
+            log.append_as_leader(&batch(2, 50, NOW), 0, AppendOrigin::Client, NOW)
+                .unwrap();
         }
     }
 }
@@ -289,7 +305,7 @@ fn offset_that_a_flipped_bit_changed_costs_its_batch_alone_where_an_index_is_bui
 #[test]
 fn damage_goes_with_what_a_truncation_removes() {
     for target in [3, 6, 7, 8, 15] {
-        let (disk, size) = log_of_batches();
+        let (disk, size) = flushed_log_of_batches(0);
         flip(&disk, 0, 3 * size, 5);
         let (manager, log) = load(&disk);
         assert_eq!(manager.known_bad_ranges(), 1);
@@ -310,7 +326,7 @@ fn damage_goes_with_what_a_truncation_removes() {
 /// The scrub reads closed segments alone, and a clean start none.
 #[test]
 fn damage_of_the_active_segment_is_found_again_after_a_clean_restart() {
-    let (disk, size) = log_of_batches();
+    let (disk, size) = flushed_log_of_batches(40);
     flip(&disk, 40, 2 * size, 20);
     let (manager, log) = load(&disk);
     assert_eq!((log.log_end_offset(), manager.known_bad_ranges()), (50, 1));
