@@ -436,3 +436,27 @@ fn truncation_into_damage_leaves_no_index_entries_of_it() {
         "{entries:?}"
     );
 }
+
+#[test]
+fn time_is_looked_for_behind_known_damage() {
+    let (disk, manager, log) = log_of_three_segments();
+    for number in 0..2 {
+        flip(&disk, number * batch_size() + 100, 1);
+    }
+    assert_eq!(manager.scrub(0, &all).damaged, 1);
+    assert_eq!(log.offset_for_timestamp(NOW).unwrap().unwrap().offset, 4);
+}
+
+#[test]
+fn largest_time_is_not_said_to_be_none_where_its_batch_is_cut_off() {
+    let disk = Arc::new(SimDisk::new());
+    let (_manager, log) = log_of(&disk);
+    for number in 0..5 {
+        log.append_as_leader(&batch(2, 50, NOW + 10 * number), 0, AppendOrigin::Client, NOW)
+            .unwrap();
+    }
+    assert_eq!(log.offset_of_max_timestamp().unwrap().unwrap().offset, 9);
+    damage(&disk, 4 * batch_size() + 8, &[0x40]);
+    let error = log.offset_of_max_timestamp().unwrap_err();
+    assert!(matches!(error, LogError::CorruptRecord { .. }), "{error}");
+}

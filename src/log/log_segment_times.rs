@@ -217,6 +217,7 @@ impl LogSegment {
     /// The first record of the segment's largest time stamp.
     pub fn offset_of_max_timestamp(&self) -> Result<Option<TimestampAndOffset>, ScanError> {
         let largest = self.read_max_timestamp_so_far()?;
+        let size = self.size();
         let mut scanner = self.headers_towards(largest.offset)?;
         while let Some(batch) = scanner.next_batch()? {
             if batch.header.max_timestamp != largest.timestamp {
@@ -235,6 +236,7 @@ impl LogSegment {
             }
             return Ok(None);
         }
+        self.check_not_torn(&scanner, size)?;
         Ok(None)
     }
 
