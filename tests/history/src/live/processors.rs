@@ -18,7 +18,7 @@ pub const GROUP: &str = "processors";
 
 pub fn process(surroundings: &Arc<Surroundings>, transactional_id: &str, mut rng: Rng) {
     while !surroundings.recorder.is_stopping() {
-        let Ok(reader) = Reader::new(surroundings, Isolation::ReadCommitted, GROUP, false) else {
+        let Ok(reader) = Reader::member(surroundings, Isolation::ReadCommitted, GROUP, false) else {
             continue;
         };
         if reader.subscribe(&[INPUT]).is_err() {
@@ -42,6 +42,9 @@ fn member(surroundings: &Arc<Surroundings>, transactional_id: &str, reader: &Rea
             },
         };
         let Some(inputs) = inputs(reader, rng) else {
+            if reader.has_lost_its_place() {
+                return;
+            }
             writer = Some(current);
             continue;
         };

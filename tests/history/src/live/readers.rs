@@ -41,7 +41,7 @@ fn poll_and_record(surroundings: &Surroundings, reader: &Reader, patience: Durat
 /// Before its first member: see `consumer` on why it must not look its beginning up.
 pub fn begin_group(surroundings: &Arc<Surroundings>, group: &str, topics: &[u16]) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
-    let reader = Reader::new(surroundings, Isolation::ReadCommitted, group, false)?;
+    let reader = Reader::new(surroundings, Isolation::ReadCommitted, group)?;
     loop {
         match reader.commit_beginnings(&keys_of(topics)) {
             Ok(()) => return Ok(()),
@@ -57,7 +57,7 @@ pub fn assigned(surroundings: &Arc<Surroundings>, name: &str, mut rng: Rng) {
     let beginnings: Vec<(Key, i64)> = keys.iter().map(|key| (*key, 0)).collect();
     let mut distance = None;
     while !surroundings.recorder.is_stopping() {
-        let reader = Reader::new(surroundings, isolation_of(name), "assigned", false);
+        let reader = Reader::new(surroundings, isolation_of(name), "assigned");
         let assign = |reader: &Reader| match distance {
             None => reader.assign(&beginnings),
             Some(distance) => reader.assign_near_ends(&keys, distance),
@@ -79,13 +79,13 @@ pub const GROUPS: [&str; 2] = ["committed", "uncommitted"];
 /// Reads what its group gives it; dies now and then, so that the group moves.
 pub fn subscribed(surroundings: &Arc<Surroundings>, name: &str, mut rng: Rng) {
     while !surroundings.recorder.is_stopping() {
-        let reader = Reader::new(surroundings, isolation_of(name), name, true);
+        let reader = Reader::member(surroundings, isolation_of(name), name, true);
         let Some(reader) = reader.ok().filter(|reader| reader.subscribe(&ALL).is_ok()) else {
             pause(&mut rng, 200);
             continue;
         };
         reader.joins(name);
-        while !surroundings.recorder.is_stopping() && rng.u16(..400) > 0 {
+        while !surroundings.recorder.is_stopping() && !reader.has_lost_its_place() && rng.u16(..400) > 0 {
             poll_and_record(surroundings, &reader, Duration::from_millis(50));
         }
     }
@@ -93,8 +93,8 @@ pub fn subscribed(surroundings: &Arc<Surroundings>, name: &str, mut rng: Rng) {
 
 /// Every partition from its beginning, by readers of both isolations.
 pub fn read_to_the_end(surroundings: &Arc<Surroundings>) -> Result<()> {
-    let committed = Reader::new(surroundings, Isolation::ReadCommitted, "end", false)?;
-    let uncommitted = Reader::new(surroundings, Isolation::ReadUncommitted, "end", false)?;
+    let committed = Reader::new(surroundings, Isolation::ReadCommitted, "end")?;
+    let uncommitted = Reader::new(surroundings, Isolation::ReadUncommitted, "end")?;
     let deadline = Instant::now() + PATIENCE;
     for key in keys_of(&ALL) {
         let (mut stable, mut end) = ends(&committed, &uncommitted, key, deadline)?;
@@ -126,7 +126,7 @@ pub fn read_to_the_end(surroundings: &Arc<Surroundings>) -> Result<()> {
 pub fn ask_for_offsets(surroundings: &Arc<Surroundings>) -> Result<()> {
     let groups = GROUPS.map(|group| (group, &ALL[..]));
     for (group, topics) in groups.into_iter().chain([(GROUP, &[INPUT][..])]) {
-        let reader = Reader::new(surroundings, Isolation::ReadCommitted, group, false)?;
+        let reader = Reader::new(surroundings, Isolation::ReadCommitted, group)?;
         let invoked = surroundings.recorder.now();
         let deadline = Instant::now() + PATIENCE;
         let offsets = loop {

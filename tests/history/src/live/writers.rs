@@ -160,7 +160,7 @@ pub fn transactional(surroundings: &Arc<Surroundings>, transactional_id: &str, m
     while !recorder.is_stopping() {
         let (Ok(writer), Ok(reader)) = (
             Writer::transactional(surroundings, transactional_id),
-            Reader::new(surroundings, Isolation::ReadCommitted, transactional_id, false),
+            Reader::new(surroundings, Isolation::ReadCommitted, transactional_id),
         ) else {
             pause(&mut rng, 200);
             continue;
