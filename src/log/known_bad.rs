@@ -86,11 +86,8 @@ impl KnownBad {
         length: usize,
     ) -> Result<usize, BadRange> {
         let known = self.ranges.load();
-        let Some(ranges) = &*known else {
-            return Ok(length);
-        };
         let mut readable = length;
-        for range in ranges.iter().filter(|range| range.is_in(segment)) {
+        for range in in_segment(&known, segment) {
             if range.end_position <= position || range.position >= position + readable as u64 {
                 continue;
             }
@@ -107,8 +104,7 @@ impl KnownBad {
     pub fn way_to(&self, segment: &Arc<LogSegment>, offset: i64) -> Result<u64, BadRange> {
         let known = self.ranges.load();
         let mut position = 0;
-        let ranges = known.iter().flat_map(|ranges| ranges.iter());
-        for range in ranges.filter(|range| range.is_in(segment)) {
+        for range in in_segment(&known, segment) {
             if range.end_offset <= offset {
                 position = position.max(range.end_position);
             } else if range.first_offset <= offset {
@@ -121,16 +117,14 @@ impl KnownBad {
     /// Whether a segment has any.
     pub fn is_in(&self, segment: &Arc<LogSegment>) -> bool {
         let known = self.ranges.load();
-        let mut ranges = known.iter().flat_map(|ranges| ranges.iter());
-        ranges.any(|range| range.is_in(segment))
+        in_segment(&known, segment).next().is_some()
     }
 
     /// From behind the range that a position is in, if it is in one.
     pub fn end_of_range_at(&self, segment: &Arc<LogSegment>, position: u64) -> Option<u64> {
         let known = self.ranges.load();
-        let mut ranges = known.iter().flat_map(|ranges| ranges.iter());
-        let found = ranges
-            .find(|range| range.is_in(segment) && (range.position..range.end_position).contains(&position));
+        let found = in_segment(&known, segment)
+            .find(|range| (range.position..range.end_position).contains(&position));
         found.map(|range| range.end_position)
     }
 
@@ -157,4 +151,13 @@ impl KnownBad {
     pub fn len(&self) -> usize {
         self.ranges.load().as_ref().map_or(0, |ranges| ranges.len())
     }
+}
+
+/// Those of one segment.
+fn in_segment<'a>(
+    known: &'a Option<Arc<Vec<BadRange>>>,
+    segment: &'a Arc<LogSegment>,
+) -> impl Iterator<Item = &'a BadRange> {
+    let ranges = known.iter().flat_map(|ranges| ranges.iter());
+    ranges.filter(move |range| range.is_in(segment))
 }

@@ -3,9 +3,21 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::io::disk::{Disk, OpenMode};
+use crate::io::sim_disk::SimDisk;
 use crate::log::FetchIsolation;
 use crate::protocol::records::metadata::MetadataRecord;
 use crate::replica::test_support::*;
+
+/// What is left of a node that ended in order.
+fn stopped(fixture: Fixture) -> (Arc<SimDisk>, Arc<TestClock>) {
+    let Fixture {
+        disk, clock, manager, ..
+    } = fixture;
+    manager.shutdown();
+    manager.log_manager().shutdown(1).unwrap();
+    (disk, clock)
+}
 
 fn latest(fixture: &Fixture, topic: &str) -> Result<Option<OffsetResult>, ReplicaError> {
     fixture
@@ -78,12 +90,7 @@ fn restart_finds_the_records_and_the_high_watermark_again_and_sets_strays_aside(
     fixture.publish(&records);
     fixture.fill("kept", b"value");
     fixture.fill("gone", b"value");
-    fixture.manager.shutdown();
-    fixture.manager.log_manager().shutdown(1).unwrap();
-    let Fixture {
-        disk, clock, manager, ..
-    } = fixture;
-    drop(manager);
+    let (disk, clock) = stopped(fixture);
 
     let fixture = Fixture::on(disk, clock);
     let mut records = topic("kept", id(0), &[NODE], &[NODE]);
@@ -96,7 +103,6 @@ fn restart_finds_the_records_and_the_high_watermark_again_and_sets_strays_aside(
 /// Apache Kafka 4.4 does not start when the file is empty or cut off; when it is lost it sets the log aside and serves an empty one.
 #[test]
 fn log_that_lost_its_topic_id_is_found_again_by_the_metadata() {
-    use crate::io::disk::{Disk, OpenMode};
     let lost: [(&str, Option<&[u8]>); 4] = [
         ("empty", Some(b"")),
         ("zeros", Some(&[0; 43])),
@@ -110,12 +116,7 @@ fn log_that_lost_its_topic_id_is_found_again_by_the_metadata() {
         fixture.publish(&records);
         fixture.fill("kept", b"value");
         fixture.fill("gone", b"value");
-        fixture.manager.shutdown();
-        fixture.manager.log_manager().shutdown(1).unwrap();
-        let Fixture {
-            disk, clock, manager, ..
-        } = fixture;
-        drop(manager);
+        let (disk, clock) = stopped(fixture);
         let kept = Path::new("/data/kept-0/partition.metadata");
         let whole = disk.read(kept).unwrap();
         for path in [kept, Path::new("/data/gone-0/partition.metadata")] {
@@ -143,7 +144,6 @@ fn log_that_lost_its_topic_id_is_found_again_by_the_metadata() {
 /// Else a topic that was deleted and made anew would have the records of the one before.
 #[test]
 fn log_that_lost_its_topic_id_is_not_taken_for_a_later_topics() {
-    use crate::io::disk::{Disk, OpenMode};
     // Of their texts not only the last character differs.
     let later = id(64);
     let cut_off = |id: Uuid| {
@@ -161,12 +161,7 @@ fn log_that_lost_its_topic_id_is_not_taken_for_a_later_topics() {
         let fixture = Fixture::on_dirs(Arc::default(), Arc::default(), dirs);
         fixture.publish(&of_epoch(id(0), leader_epochs.0));
         fixture.fill("t", b"value");
-        fixture.manager.shutdown();
-        fixture.manager.log_manager().shutdown(1).unwrap();
-        let Fixture {
-            disk, clock, manager, ..
-        } = fixture;
-        drop(manager);
+        let (disk, clock) = stopped(fixture);
         let file = dirs
             .iter()
             .map(|dir| Path::new(dir).join("t-0/partition.metadata"))
@@ -187,7 +182,6 @@ fn log_that_lost_its_topic_id_is_not_taken_for_a_later_topics() {
 
 #[test]
 fn log_that_lost_its_topic_id_in_another_directory_is_set_aside() {
-    use crate::io::disk::Disk;
     let fixture = Fixture::on_dirs(Arc::default(), Arc::default(), &["/a", "/b"]);
     let in_directory = |directory| {
         let mut records = topic("t", id(0), &[NODE], &[NODE]);
@@ -198,12 +192,7 @@ fn log_that_lost_its_topic_id_in_another_directory_is_set_aside() {
     };
     fixture.publish(&in_directory(0));
     fixture.fill("t", b"value");
-    fixture.manager.shutdown();
-    fixture.manager.log_manager().shutdown(1).unwrap();
-    let Fixture {
-        disk, clock, manager, ..
-    } = fixture;
-    drop(manager);
+    let (disk, clock) = stopped(fixture);
     disk.remove_file(Path::new("/a/t-0/partition.metadata")).unwrap();
     let fixture = Fixture::on_dirs(disk, clock, &["/a", "/b"]);
     fixture.publish(&in_directory(1));

@@ -138,7 +138,7 @@ impl GroupShard {
         // Another member may still have what the target gives to this one, and a stable classic group would hand it out at once;
         // Kafka's does.
         let is_unreconciled =
-            replaced.is_some_and(|replaced| !consumer.group.is_reconciled_but_for(replaced));
+            is_downgrade && replaced.is_some_and(|replaced| !consumer.group.is_reconciled_but_for(replaced));
         let metadata = protocols.first().map(|protocol| protocol.metadata.clone());
         let subscription = embedded::subscription(&metadata.unwrap_or_default()).map_err(|_| {
             inconsistent("Malformed embedded consumer protocol in subscription deserialization.".to_owned())

@@ -160,7 +160,7 @@ fn is_target_up_to_date(group: &ConsumerGroup, image: &MetadataImage) -> bool {
             let topic = image.topics.by_id(*topic_id);
             let is_wanted = topic.zip(names).is_some_and(|(topic, names)| {
                 let exists = |partition| topic.partitions.contains_key(partition);
-                names.iter().any(|name| **name == *topic.name) && partitions.iter().all(exists)
+                names.contains(topic.name.as_bytes()) && partitions.iter().all(exists)
             });
             if !is_wanted {
                 return false;
