@@ -351,6 +351,10 @@ impl LogManager {
             });
             removed.extend(topic_partitions.iter().filter_map(|tp| self.take_future(tp)));
             for log in removed {
+                // Its files are out of reach; once they are not, a start takes them for a stray.
+                if !log.log_dir.is_online() {
+                    continue;
+                }
                 self.set_aside_for_deletion(&log)?;
                 if !dirs.contains(&log.parent_dir()) {
                     dirs.push(log.parent_dir());

@@ -1,5 +1,6 @@
 use std::time::Instant;
 
+use crate::io::disk::Disk;
 use crate::io::sim_disk::SimDisk;
 use crate::metadata::partition::directory_id;
 use crate::protocol::records::metadata::{ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord};
@@ -254,4 +255,37 @@ fn log_in_a_directory_that_is_offline_is_not_made_anew_elsewhere() {
     // What is new after the start is made where there is room.
     fixture.publish(&topic_in("new", id(2), directory_id::UNASSIGNED));
     assert_eq!(dir_of(&fixture, "new"), Path::new("/b"));
+}
+
+#[test]
+fn topic_made_anew_does_not_get_the_log_that_went_offline_with_its_directory() {
+    let fixture = fixture();
+    fixture.publish(&topic_in("t", id(0), directory_id(0)));
+    fixture.fill("t", b"value");
+    fixture.manager.log_manager().fail_log_dir(Path::new("/a"));
+    fixture.manager.on_log_dir_failure(Path::new("/a"));
+    until(|| fixture.manager.get_partition(&topic_partition("t")).is_err());
+
+    let mut records = vec![removed(id(0))];
+    records.extend(topic_in("t", id(1), directory_id::UNASSIGNED));
+    fixture.publish(&records);
+    assert_eq!(dir_of(&fixture, "t"), Path::new("/b"));
+    fixture.fill("t", b"value");
+    let partition = fixture.manager.get_partition(&topic_partition("t")).unwrap();
+    assert_eq!(partition.topic_id(), Some(id(1)));
+    assert_eq!(partition.log().log_end_offset(), 1);
+
+    // The one in the directory that was offline is a stray when that is back.
+    fixture.manager.shutdown();
+    let Fixture {
+        disk, clock, manager, ..
+    } = fixture;
+    let _ = manager.log_manager().shutdown(1);
+    drop((partition, manager));
+    let fixture = Fixture::on_dirs(disk.clone(), clock, &["/a", "/b"]);
+    fixture.publish(&topic_in("t", id(1), directory_id(1)));
+    assert_eq!(dir_of(&fixture, "t"), Path::new("/b"));
+    let folders = disk.list(Path::new("/a")).unwrap();
+    let mut names = folders.iter().map(|(name, _)| name.to_string_lossy());
+    assert!(names.any(|name| name.ends_with("-stray")));
 }

@@ -439,10 +439,12 @@ impl ReplicaManager {
             }
             removed
         };
-        let Some(Hosted::Online(partition)) = hosted else {
-            return;
-        };
-        partition.on_deleted();
+        match hosted {
+            Some(Hosted::Online(partition)) => partition.on_deleted(),
+            // Whoever waited was told when it went offline. A topic made anew by this name must not find its log.
+            Some(Hosted::Offline) => {}
+            Some(Hosted::WithoutRoom) | None => return,
+        }
         self.cancel_move(&topic_partition, None);
         match self.log_manager.async_delete(&topic_partition) {
             Ok(()) => tracing::info!(partition = %topic_partition, "deleted"),
