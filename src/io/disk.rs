@@ -61,6 +61,10 @@ pub trait DiskFile: Send + Sync + Debug {
     fn is_cached_at(&self, _position: u64) -> bool {
         true
     }
+    /// Fills the buffer if that needs no wait for the disk; false where it does, or where that cannot be told.
+    fn read_cached(&self, _buffer: &mut [u8], _position: u64) -> bool {
+        false
+    }
     /// Which device the file is on: those of one stall together.
     fn device(&self) -> u64 {
         0
@@ -208,6 +212,13 @@ impl DiskFile for SystemFile {
         let read = rustix::io::preadv2(&self.0, &mut parts, position, ReadWriteFlags::NOWAIT);
         // Some file systems know no such read.
         !matches!(read, Err(rustix::io::Errno::AGAIN))
+    }
+
+    fn read_cached(&self, buffer: &mut [u8], position: u64) -> bool {
+        let length = buffer.len();
+        let mut parts = [IoSliceMut::new(buffer)];
+        let read = rustix::io::preadv2(&self.0, &mut parts, position, ReadWriteFlags::NOWAIT);
+        read == Ok(length)
     }
 
     fn device(&self) -> u64 {

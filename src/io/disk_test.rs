@@ -51,18 +51,23 @@ fn try_lock_twice_in_one_process_is_refused_until_the_first_is_dropped() {
 }
 
 #[test]
-fn is_cached_at_says_what_a_read_would_wait_for() {
+fn what_a_read_would_wait_for_is_told_and_not_read() {
     let dir = tempfile::tempdir().unwrap();
     let disk = SystemDisk::new();
     let file = disk.open(&dir.path().join("f"), OpenMode::Create).unwrap();
     file.write_all_at(&[7; 100_000], 0).unwrap();
     assert!(file.is_cached_at(99_999));
+    let mut buffer = [0; 100];
+    let is_read = file.read_cached(&mut buffer, 99_900);
+    assert_eq!(is_read, buffer == [7; 100]);
+    assert!(!file.read_cached(&mut buffer, 99_901), "it ends before");
     file.sync_data().unwrap();
     let advice = rustix::fs::Advice::DontNeed;
     rustix::fs::fadvise(file.as_file().unwrap(), 0, None, advice).unwrap();
     // A file system in memory drops nothing, and some know no such question.
     if !file.is_cached_at(99_999) {
         let mut byte = [0];
+        assert!(!file.read_cached(&mut byte, 99_999));
         file.read_at(&mut byte, 99_999).unwrap();
         assert!(file.is_cached_at(99_999));
     }

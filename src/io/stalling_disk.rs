@@ -141,6 +141,10 @@ impl DiskFile for StallingFile {
         !self.stall.stalls(&self.path, StallingCall::Read) && self.file.is_cached_at(position)
     }
 
+    fn read_cached(&self, buffer: &mut [u8], position: u64) -> bool {
+        !self.stall.stalls(&self.path, StallingCall::Read) && self.file.read_cached(buffer, position)
+    }
+
     fn device(&self) -> u64 {
         self.file.device()
     }

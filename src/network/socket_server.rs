@@ -56,8 +56,12 @@ impl From<&KafkaConfig> for NetworkConfig {
     fn from(config: &KafkaConfig) -> Self {
         Self {
             socket_listen_backlog_size: config.socket_listen_backlog_size,
-            socket_receive_buffer_bytes: config.socket_receive_buffer_bytes,
-            socket_send_buffer_bytes: send_buffer_bytes(config),
+            socket_receive_buffer_bytes: asked_for(
+                config,
+                RECEIVE_BUFFER,
+                config.socket_receive_buffer_bytes,
+            ),
+            socket_send_buffer_bytes: asked_for(config, SEND_BUFFER, config.socket_send_buffer_bytes),
             socket_request_max_bytes: config.socket_request_max_bytes,
             queued_max_request_bytes: config.queued_max_request_bytes,
             connections_max_idle_ms: config.connections_max_idle_ms,
@@ -73,11 +77,15 @@ impl From<&KafkaConfig> for NetworkConfig {
     }
 }
 
-/// What was asked for. Kafka's default (100 KiB) was not: an answer of a megabyte leaves it in pieces, each with a wake-up here and at
-/// the client, where the system's own buffer grows with what the connection carries, up to the system's limit.
-fn send_buffer_bytes(config: &KafkaConfig) -> i32 {
-    match config.original("socket.send.buffer.bytes") {
-        Some(_) => config.socket_send_buffer_bytes,
+const RECEIVE_BUFFER: &str = "socket.receive.buffer.bytes";
+const SEND_BUFFER: &str = "socket.send.buffer.bytes";
+
+/// The size of a buffer if one was asked for. Kafka's default (100 KiB) was not: an answer of a megabyte leaves it in pieces, each with a
+/// wake-up here and at the client, and so comes a large request, where the system's own buffers grow with what the connection
+/// carries, up to the system's limit.
+fn asked_for(config: &KafkaConfig, key: &str, bytes: i32) -> i32 {
+    match config.original(key) {
+        Some(_) => bytes,
         None => -1,
     }
 }

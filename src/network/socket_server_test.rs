@@ -104,13 +104,28 @@ fn config() -> NetworkConfig {
 }
 
 #[test]
-fn send_buffer_is_the_systems_unless_a_size_was_asked_for() {
-    let size_with = |overrides: &[(&str, &str)]| {
-        NetworkConfig::from(&KafkaConfig::development_with(overrides).unwrap()).socket_send_buffer_bytes
+fn buffers_are_the_systems_unless_a_size_was_asked_for() {
+    let sizes_with = |overrides: &[(&str, &str)]| {
+        let config = NetworkConfig::from(&KafkaConfig::development_with(overrides).unwrap());
+        (
+            config.socket_receive_buffer_bytes,
+            config.socket_send_buffer_bytes,
+        )
     };
-    assert_eq!(size_with(&[]), -1);
-    assert_eq!(size_with(&[("socket.send.buffer.bytes", "102400")]), 102_400);
-    assert_eq!(size_with(&[("socket.send.buffer.bytes", "-1")]), -1);
+    assert_eq!(sizes_with(&[]), (-1, -1));
+    assert_eq!(
+        sizes_with(&[("socket.send.buffer.bytes", "102400")]),
+        (-1, 102_400)
+    );
+    assert_eq!(
+        sizes_with(&[("socket.receive.buffer.bytes", "102400")]),
+        (102_400, -1)
+    );
+    let left_to_the_system = [
+        ("socket.receive.buffer.bytes", "-1"),
+        ("socket.send.buffer.bytes", "-1"),
+    ];
+    assert_eq!(sizes_with(&left_to_the_system), (-1, -1));
 }
 
 fn endpoint(host: &str, port: u16) -> Endpoint {
@@ -328,11 +343,12 @@ fn file_ranges_are_sent_between_the_bytes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     std::fs::write(&path, b"0123456789").unwrap();
-    for is_real in [true, false] {
-        let file = Arc::new(TestFile {
-            file: std::fs::File::open(&path).unwrap(),
-            is_real,
-        });
+    let test_file = |is_real| -> Arc<dyn DiskFile> {
+        let file = std::fs::File::open(&path).unwrap();
+        Arc::new(TestFile { file, is_real })
+    };
+    let gathered = SystemDisk::new().open(&path, OpenMode::Read).unwrap();
+    for file in [test_file(true), test_file(false), gathered] {
         let puppet = Puppet {
             file: Some(file),
             ..Puppet::default()
