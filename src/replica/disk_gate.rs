@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! directory makes progress, a slot is free    inline
-//! all slots taken by work that makes progress  let others run, look again a few times
+//! all slots taken by work that makes progress  wait in turn for one, meanwhile the worker is others'
 //! else                                         on the blocking pool, a bounded number for a directory; more wait for these
 //! ```
 //! There is one slot less than the runtime has workers, over all directories: so one worker is always there for what needs
@@ -16,17 +16,18 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
 
 use crate::io::clock::Clock;
 
 /// Work that was going on for so long without any end is taken for stuck.
 const STUCK_MS: i64 = 20;
-/// How often others are let run before the pool is asked.
-const YIELDS_MAX: usize = 8;
 /// Threads of the pool that one directory may hold.
 pub const POOLED_A_DIR_MAX: usize = 16;
 
@@ -39,9 +40,19 @@ struct Traffic {
 
 impl Traffic {
     fn enter(&self, now_ms: i64) {
-        if self.inside.fetch_add(1, Ordering::AcqRel) == 0 {
+        self.try_enter(usize::MAX, now_ms);
+    }
+
+    /// Unless so many are inside.
+    fn try_enter(&self, max: usize, now_ms: i64) -> bool {
+        let one_more = |inside: usize| (inside < max).then_some(inside + 1);
+        let before = self
+            .inside
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        if before == Ok(0) {
             self.last_progress_ms.store(now_ms, Ordering::Release);
         }
+        before.is_ok()
     }
 
     fn moves(&self, now_ms: i64) {
@@ -73,6 +84,8 @@ pub struct DiskGate {
     dirs: Vec<DirGate>,
     slots: Traffic,
     slots_max: usize,
+    /// Told of every slot that is left.
+    left: Notify,
 }
 
 impl fmt::Debug for DiskGate {
@@ -114,6 +127,7 @@ impl Drop for Inside<'_> {
         let now_ms = self.gate.clock.monotonic_ms();
         self.dir.traffic.leave(now_ms);
         self.gate.slots.leave(now_ms);
+        self.gate.left.notify_one();
     }
 }
 
@@ -136,6 +150,7 @@ impl DiskGate {
             dirs: log_dirs.iter().map(dir).collect(),
             slots: Traffic::default(),
             slots_max: workers.saturating_sub(1),
+            left: Notify::new(),
         }
     }
 
@@ -151,28 +166,40 @@ impl DiskGate {
         if dir.traffic.is_stuck(now_ms) {
             return Attempt::Stuck;
         }
-        // Counted before it is looked at: two that come at once never take the last worker.
         let is_stuck = self.slots.is_stuck(now_ms);
-        self.slots.enter(now_ms);
-        if self.slots.inside.load(Ordering::Acquire) > self.slots_max {
-            self.slots.inside.fetch_sub(1, Ordering::AcqRel);
+        if !self.slots.try_enter(self.slots_max, now_ms) {
             return if is_stuck { Attempt::Stuck } else { Attempt::Busy };
         }
         dir.traffic.enter(now_ms);
         Attempt::Inside(Inside { gate: self, dir })
     }
 
+    /// A slot, which is waited for in turn while they make progress, and no longer than it takes to see that they do not.
+    async fn wait_for_slot<'a>(&'a self, dir: &'a DirGate) -> Option<Inside<'a>> {
+        if let Attempt::Inside(inside) = self.try_enter(dir) {
+            return Some(inside);
+        }
+        let deadline = Instant::now() + Duration::from_millis(STUCK_MS.unsigned_abs());
+        loop {
+            let mut left = pin!(self.left.notified());
+            // Before the look: who leaves after it is heard.
+            left.as_mut().enable();
+            match self.try_enter(dir) {
+                Attempt::Inside(inside) => return Some(inside),
+                Attempt::Stuck => return None,
+                Attempt::Busy => timeout_at(deadline, left).await.ok()?,
+            }
+        }
+    }
+
     /// Waits for a pass to a directory. `None`: it is none of the gate's, and needs none.
     pub async fn pass(&self, log_dir: &Path, waits_for_disk: bool) -> Option<Pass<'_>> {
         let dir = self.dir(log_dir)?;
-        if !waits_for_disk && self.slots_max > 0 {
-            for _ in 0..YIELDS_MAX {
-                match self.try_enter(dir) {
-                    Attempt::Inside(inside) => return Some(Pass::Inline(inside)),
-                    Attempt::Busy => tokio::task::yield_now().await,
-                    Attempt::Stuck => break,
-                }
-            }
+        if !waits_for_disk
+            && self.slots_max > 0
+            && let Some(inside) = self.wait_for_slot(dir).await
+        {
+            return Some(Pass::Inline(inside));
         }
         // The semaphore is never closed.
         let permit = dir.pooled.clone().acquire_owned().await.ok()?;

@@ -66,12 +66,51 @@ async fn last_worker_is_never_taken() {
     let first = pass(&gate, "/slow").await;
     let second = pass(&gate, "/fast").await;
     assert!(is_inline(&first) && is_inline(&second));
-    // Busy, not stuck: it lets others run, then goes elsewhere.
+    // Busy, not stuck: it waits for a while, then goes elsewhere.
     assert!(!is_inline(&pass(&gate, "/fast").await));
     clock.advance(STUCK_MS + 1);
     assert!(!is_inline(&pass(&gate, "/fast").await));
     drop((first, second));
     assert!(is_inline(&pass(&gate, "/fast").await));
+}
+
+async fn still_waits<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
+    tokio::select! {
+        biased;
+        _ = future => false,
+        () = tokio::task::yield_now() => true,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_all_slots_taken_gets_the_next_that_is_left_in_turn() {
+    let (gate, _clock) = gate(2);
+    let first = pass(&gate, "/slow").await;
+    let mut second = Box::pin(pass(&gate, "/fast"));
+    assert!(still_waits(&mut second).await);
+    let mut third = Box::pin(pass(&gate, "/slow"));
+    assert!(still_waits(&mut third).await);
+    drop(first);
+    let second = second.await;
+    assert!(is_inline(&second));
+    assert!(still_waits(&mut third).await);
+    drop(second);
+    assert!(is_inline(&third.await));
+    // Nobody is missed who gave up: the slot is free for all.
+    assert!(is_inline(&pass(&gate, "/fast").await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_waiting_takes_nobodys_turn() {
+    let (gate, _clock) = gate(2);
+    let first = pass(&gate, "/slow").await;
+    let mut second = Box::pin(pass(&gate, "/fast"));
+    let mut third = Box::pin(pass(&gate, "/slow"));
+    assert!(still_waits(&mut second).await && still_waits(&mut third).await);
+    drop(first);
+    // Its turn has come, and its connection is closed.
+    drop(second);
+    assert!(is_inline(&third.await));
 }
 
 #[tokio::test]
