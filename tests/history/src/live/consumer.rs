@@ -14,8 +14,10 @@
 //! the request may not be tried again; seen with 2.12.1 and 2.16.0, and with Apache Kafka as the broker, where one in two to 33
 //! assignments beside an open transaction began at 0). So members are not reset, but told, and end.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -29,6 +31,7 @@ use super::Surroundings;
 use crate::history::{Body, ClientId, Isolation, Key, Member, Outcome, Poll, Read};
 
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
+const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Follows the group.
 #[derive(Default)]
@@ -52,10 +55,40 @@ impl ConsumerContext for GroupContext {
     }
 }
 
+/// A consumer that is not waited for without end when it is closed.
+///
+/// The last rebalance is handled while it closes. An `rd_kafka_assign` that comes when the group's state is already TERM is taken
+/// from the queue and never answered, and waits without a limit (seen once, with 2.12.1, after half an hour of kills).
+struct Closing(Option<BaseConsumer<GroupContext>>);
+
+impl Deref for Closing {
+    type Target = BaseConsumer<GroupContext>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let Some(consumer) = self.0.take() else { return };
+        let (closed, is_closed) = mpsc::channel();
+        let close = move || {
+            drop(consumer);
+            // Who waited may have given up.
+            let _ = closed.send(());
+        };
+        let closing = thread::Builder::new().name("closing".into()).spawn(close);
+        if closing.is_ok() && is_closed.recv_timeout(CLOSE_PATIENCE).is_err() {
+            println!("a consumer does not close: left behind");
+        }
+    }
+}
+
 pub struct Reader {
     pub client: ClientId,
     isolation: Isolation,
-    consumer: BaseConsumer<GroupContext>,
+    consumer: Closing,
     surroundings: Arc<Surroundings>,
     has_lost_its_place: AtomicBool,
 }
@@ -113,9 +146,11 @@ impl Reader {
         Ok(Reader {
             client: surroundings.recorder.client(),
             isolation,
-            consumer: config
-                .create_with_context(GroupContext::default())
-                .context("a consumer")?,
+            consumer: Closing(Some(
+                config
+                    .create_with_context(GroupContext::default())
+                    .context("a consumer")?,
+            )),
             surroundings: surroundings.clone(),
             has_lost_its_place: AtomicBool::new(false),
         })
