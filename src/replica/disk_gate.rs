@@ -186,7 +186,11 @@ impl DiskGate {
             left.as_mut().enable();
             match self.try_enter(dir) {
                 Attempt::Inside(inside) => return Some(inside),
-                Attempt::Stuck => return None,
+                Attempt::Stuck => {
+                    // The slot that this may have been told of is for whoever is next.
+                    self.left.notify_one();
+                    return None;
+                }
                 Attempt::Busy => timeout_at(deadline, left).await.ok()?,
             }
         }

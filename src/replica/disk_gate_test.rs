@@ -113,6 +113,23 @@ async fn who_gives_up_waiting_takes_nobodys_turn() {
     assert!(is_inline(&third.await));
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_goes_to_the_pool_leaves_its_turn_to_the_next() {
+    let (gate, clock) = gate(3);
+    let hanging = pass(&gate, "/slow").await;
+    clock.advance(STUCK_MS - 1);
+    let moving = pass(&gate, "/fast").await;
+    let mut second = Box::pin(pass(&gate, "/slow"));
+    let mut third = Box::pin(pass(&gate, "/fast"));
+    assert!(still_waits(&mut second).await && still_waits(&mut third).await);
+    clock.advance(2);
+    drop(moving);
+    assert!(!is_inline(&second.await));
+    let inline = tokio::time::timeout(Duration::from_millis(1), third).await;
+    assert!(is_inline(&inline.unwrap()));
+    drop(hanging);
+}
+
 #[tokio::test]
 async fn single_worker_does_nothing_inline() {
     let (gate, _clock) = gate(1);
