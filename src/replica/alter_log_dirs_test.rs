@@ -231,12 +231,7 @@ fn log_in_a_directory_that_is_offline_is_not_made_anew_elsewhere() {
     let fixture = fixture();
     fixture.publish(&topic_in("t", id(0), directory_id(0)));
     fixture.fill("t", b"value");
-    fixture.manager.shutdown();
-    let Fixture {
-        disk, clock, manager, ..
-    } = fixture;
-    manager.log_manager().shutdown(1).unwrap();
-    drop(manager);
+    let (disk, clock) = fixture.stopped();
 
     let fixture = Fixture::on_dirs(disk, clock, &["/a", "/b"]);
     fixture.manager.log_manager().fail_log_dir(Path::new("/a"));

@@ -176,8 +176,11 @@ impl DiskGate {
 
     /// A slot, which is waited for in turn while they make progress, and no longer than it takes to see that they do not.
     async fn wait_for_slot<'a>(&'a self, dir: &'a DirGate) -> Option<Inside<'a>> {
-        if let Attempt::Inside(inside) = self.try_enter(dir) {
-            return Some(inside);
+        // Mostly there is one, and neither a clock nor a place in the line is needed.
+        match self.try_enter(dir) {
+            Attempt::Inside(inside) => return Some(inside),
+            Attempt::Stuck => return None,
+            Attempt::Busy => {}
         }
         let deadline = Instant::now() + Duration::from_millis(STUCK_MS.unsigned_abs());
         loop {

@@ -4,20 +4,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::io::disk::{Disk, OpenMode};
-use crate::io::sim_disk::SimDisk;
 use crate::log::FetchIsolation;
 use crate::protocol::records::metadata::MetadataRecord;
 use crate::replica::test_support::*;
-
-/// What is left of a node that ended in order.
-fn stopped(fixture: Fixture) -> (Arc<SimDisk>, Arc<TestClock>) {
-    let Fixture {
-        disk, clock, manager, ..
-    } = fixture;
-    manager.shutdown();
-    manager.log_manager().shutdown(1).unwrap();
-    (disk, clock)
-}
 
 fn latest(fixture: &Fixture, topic: &str) -> Result<Option<OffsetResult>, ReplicaError> {
     fixture
@@ -90,7 +79,7 @@ fn restart_finds_the_records_and_the_high_watermark_again_and_sets_strays_aside(
     fixture.publish(&records);
     fixture.fill("kept", b"value");
     fixture.fill("gone", b"value");
-    let (disk, clock) = stopped(fixture);
+    let (disk, clock) = fixture.stopped();
 
     let fixture = Fixture::on(disk, clock);
     let mut records = topic("kept", id(0), &[NODE], &[NODE]);
@@ -116,7 +105,7 @@ fn log_that_lost_its_topic_id_is_found_again_by_the_metadata() {
         fixture.publish(&records);
         fixture.fill("kept", b"value");
         fixture.fill("gone", b"value");
-        let (disk, clock) = stopped(fixture);
+        let (disk, clock) = fixture.stopped();
         let kept = Path::new("/data/kept-0/partition.metadata");
         let whole = disk.read(kept).unwrap();
         for path in [kept, Path::new("/data/gone-0/partition.metadata")] {
@@ -161,7 +150,7 @@ fn log_that_lost_its_topic_id_is_not_taken_for_a_later_topics() {
         let fixture = Fixture::on_dirs(Arc::default(), Arc::default(), dirs);
         fixture.publish(&of_epoch(id(0), leader_epochs.0));
         fixture.fill("t", b"value");
-        let (disk, clock) = stopped(fixture);
+        let (disk, clock) = fixture.stopped();
         let file = dirs
             .iter()
             .map(|dir| Path::new(dir).join("t-0/partition.metadata"))
@@ -192,7 +181,7 @@ fn log_that_lost_its_topic_id_in_another_directory_is_set_aside() {
     };
     fixture.publish(&in_directory(0));
     fixture.fill("t", b"value");
-    let (disk, clock) = stopped(fixture);
+    let (disk, clock) = fixture.stopped();
     disk.remove_file(Path::new("/a/t-0/partition.metadata")).unwrap();
     let fixture = Fixture::on_dirs(disk, clock, &["/a", "/b"]);
     fixture.publish(&in_directory(1));

@@ -128,6 +128,13 @@ impl Fixture {
         }
     }
 
+    /// What is left of a node that ended in order.
+    pub fn stopped(self) -> (Arc<SimDisk>, Arc<TestClock>) {
+        self.manager.shutdown();
+        self.manager.log_manager().shutdown(1).unwrap();
+        (self.disk, self.clock)
+    }
+
     pub fn publish(&self, records: &[MetadataRecord]) {
         let mut delta = MetadataDelta::new(self.metadata.image());
         for record in records {
