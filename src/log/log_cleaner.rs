@@ -20,7 +20,7 @@ use std::time::Duration;
 use super::log_cleaner_manager::LogCleanerManager;
 use super::log_cleaner_pass::{CleanError, CleanerPass, LogToClean, PassSettings, PassStats};
 use super::offset_map::OffsetMap;
-use super::{LogError, LogManager, TopicPartition};
+use super::{LogError, LogManager, TopicPartition, UnifiedLog};
 use crate::io::clock::Clock;
 
 /// A full disk is looked at again after this long at the earliest.
@@ -265,7 +265,7 @@ impl LogManager {
             Ok(Some(target)) => target,
             Ok(None) => return false,
             Err(uncleanable) => {
-                self.give_up(&uncleanable.topic_partition, &uncleanable.error.to_string());
+                self.give_up(&uncleanable.log, &uncleanable.error.to_string());
                 return true;
             }
         };
@@ -276,9 +276,12 @@ impl LogManager {
         cleaned_to.is_some() || cleaner.manager.is_uncleanable(target.log.topic_partition())
     }
 
-    fn give_up(&self, topic_partition: &TopicPartition, why: &str) {
-        tracing::warn!("{topic_partition}: cleaning failed, it is not cleaned any more: {why}");
-        self.cleaner.manager.mark_uncleanable(topic_partition);
+    fn give_up(&self, log: &UnifiedLog, why: &str) {
+        tracing::warn!(
+            "{}: cleaning failed, it is not cleaned any more: {why}",
+            log.topic_partition()
+        );
+        self.cleaner.manager.mark_uncleanable(log);
     }
 
     /// The offset up to which it is clean now; `None` when the cleaning did not end well.
@@ -310,13 +313,13 @@ impl LogManager {
             // The directory went offline, which was said; its logs are left alone.
             Ok(Err(CleanError::Failed(_))) if !target.log.log_dir.is_online() => {}
             Ok(Err(CleanError::Failed(error))) => {
-                self.give_up(topic_partition, &error.to_string());
+                self.give_up(&target.log, &error.to_string());
                 if matches!(error, LogError::CorruptRecord { .. }) {
                     // Where, and what is to be done about it.
                     target.log.scrub(0, &gate, &mut super::ScrubStats::default());
                 }
             }
-            Err(_) => self.give_up(topic_partition, "it panicked"),
+            Err(_) => self.give_up(&target.log, "it panicked"),
         }
         None
     }

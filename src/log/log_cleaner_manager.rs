@@ -48,7 +48,7 @@ pub(crate) struct LogCleanerManager {
 /// A log that could not even be looked at.
 #[derive(Debug)]
 pub(crate) struct UncleanableLog {
-    pub topic_partition: TopicPartition,
+    pub log: Arc<UnifiedLog>,
     pub error: LogError,
 }
 
@@ -87,7 +87,7 @@ impl LogCleanerManager {
                 Err(error) if error.is_no_space() => continue,
                 Err(error) => {
                     return Err(UncleanableLog {
-                        topic_partition: topic_partition.clone(),
+                        log: Arc::clone(log),
                         error,
                     });
                 }
@@ -233,8 +233,17 @@ impl LogCleanerManager {
         self.with_offsets(from, disk, |offsets| write(from, offsets, disk))
     }
 
-    pub fn mark_uncleanable(&self, topic_partition: &TopicPartition) {
+    /// Not one that is out of reach or was deleted meanwhile: another may be made by its name.
+    pub fn mark_uncleanable(&self, log: &UnifiedLog) {
+        if !log.log_dir.is_online() {
+            return;
+        }
+        let topic_partition = log.topic_partition();
         self.state().uncleanable.insert(topic_partition.clone());
+        // Asked without our lock, for the log's may wait for its disk; afterwards, for else `forget` could come in between.
+        if log.is_closed() {
+            self.state().uncleanable.remove(topic_partition);
+        }
     }
 
     pub fn is_uncleanable(&self, topic_partition: &TopicPartition) -> bool {
@@ -271,28 +280,34 @@ impl LogCleanerManager {
         })
     }
 
-    /// Partitions that are deleted: one that is made anew by the same name begins anew.
-    pub fn forget(
+    /// A partition that is deleted: one that is made anew by the same name begins anew.
+    pub fn forget(&self, topic_partition: &TopicPartition) {
+        let mut state = self.state();
+        state.uncleanable.remove(topic_partition);
+        state.paused.remove(topic_partition);
+    }
+
+    /// Takes all out of a directory's checkpoint that is not there (any more).
+    pub fn retain(
         &self,
         log_dir: &LogDir,
-        topic_partitions: &[TopicPartition],
+        is_there: impl Fn(&TopicPartition) -> bool,
         disk: &dyn Disk,
     ) -> Result<(), LogError> {
-        {
-            let mut state = self.state();
-            for topic_partition in topic_partitions {
-                state.uncleanable.remove(topic_partition);
-                state.paused.remove(topic_partition);
-            }
-        }
         self.with_offsets(log_dir, disk, |offsets| {
-            let before = offsets.len();
-            offsets.retain(|topic_partition, _| !topic_partitions.contains(topic_partition));
-            if offsets.len() < before {
-                write(log_dir, offsets, disk)?;
+            let mut retained = offsets.clone();
+            retained.retain(|topic_partition, _| is_there(topic_partition));
+            if retained.len() < offsets.len() {
+                write(log_dir, &retained, disk)?;
+                *offsets = retained;
             }
             Ok(())
         })
+    }
+
+    /// What a directory's checkpoint has an offset of.
+    pub fn checkpointed(&self, log_dir: &LogDir, disk: &dyn Disk) -> Result<Vec<TopicPartition>, LogError> {
+        self.with_offsets(log_dir, disk, |offsets| Ok(offsets.keys().cloned().collect()))
     }
 
     fn with_offsets<T>(

@@ -11,7 +11,7 @@ use super::*;
 use crate::io::disk::Disk;
 use crate::io::sim_disk::{SimDisk, SimOperation};
 use crate::log::log_manager_test::{TestClock, config_with, open_manager};
-use crate::log::{AppendOrigin, FetchIsolation, LogConfig, UnifiedLog};
+use crate::log::{AppendOrigin, FetchIsolation, LogConfig};
 use crate::record::{BatchBuilder, BatchOptions, Batches, Compression, records_of};
 
 pub(crate) const NOW: i64 = 1_700_000_000_000;
@@ -370,6 +370,83 @@ fn log_with_a_damaged_batch_is_left_alone_and_the_others_are_cleaned() {
 
     fixture.manager.async_delete(&tp()).unwrap();
     assert!(fixture.manager.uncleanable_partitions().is_empty());
+}
+
+#[test]
+fn log_made_by_the_name_of_one_that_went_offline_is_cleaned() {
+    let disk = Arc::new(SimDisk::new());
+    let dirs = [PathBuf::from("/a"), PathBuf::from("/b")];
+    let manager = open_manager(disk.clone(), TestClock::at(NOW), &dirs);
+    manager.load_logs(&|_| LogConfig::default(), &|_| false).unwrap();
+    let made_in = |dir: &str| {
+        let log = manager.get_or_create_in(&tp(), None, compacted(&[]), Some(Path::new(dir)));
+        let log = log.unwrap();
+        for value in ["1", "2"] {
+            let batch = batch_of(BatchOptions::default(), NOW, &[("a", Some(value))]);
+            log.append_as_leader(&batch, 0, AppendOrigin::Client, NOW)
+                .unwrap();
+        }
+        log.update_high_watermark(2);
+        log.roll().unwrap();
+        log
+    };
+    made_in("/a");
+    let path = Path::new("/a/t-0/00000000000000000000.log");
+    disk.flip_bit(path, 8 * 65).unwrap();
+    manager.clean_all(&LogCleanerConfig::default());
+    assert_eq!(manager.uncleanable_partitions(), [tp()]);
+
+    manager.fail_log_dir(Path::new("/a"));
+    manager.async_delete(&tp()).unwrap();
+    let log = made_in("/b");
+    manager.clean_all(&LogCleanerConfig::default());
+    assert_eq!(records(&log).len(), 1);
+}
+
+#[test]
+fn log_made_by_the_name_of_a_stray_is_cleaned_from_its_beginning() {
+    let fixture = fixture_at(NOW, &[]);
+    for value in ["1", "2", "3"] {
+        fixture.append(&[("a", Some(value))]);
+    }
+    fixture.log.roll().unwrap();
+    fixture.clean();
+    assert_eq!(fixture.checkpoint(), "0\n1\nt 0 3\n");
+    fixture.manager.shutdown(1).unwrap();
+    let Fixture {
+        disk,
+        clock,
+        manager,
+        log,
+    } = fixture;
+    drop((manager, log));
+
+    // One start finds the stray, its passes write the other checkpoints; it is the next one where the log is made.
+    for is_stray in [true, false] {
+        let manager = open_manager(disk.clone(), clock.clone(), &[PathBuf::from("/d")]);
+        manager.load_logs(&|_| compacted(&[]), &|_| is_stray).unwrap();
+        manager.checkpoint_recovery_points().unwrap();
+        manager.checkpoint_log_start_offsets().unwrap();
+        if is_stray {
+            drop(manager);
+            disk.crash_process();
+            continue;
+        }
+        let log = manager.get_or_create(&tp(), None, compacted(&[])).unwrap();
+        let fixture = Fixture {
+            disk: disk.clone(),
+            clock: clock.clone(),
+            manager,
+            log,
+        };
+        assert_eq!(fixture.checkpoint(), "0\n0\n");
+        for value in ["1", "2", "3", "4", "5"] {
+            fixture.append(&[("a", Some(value))]);
+        }
+        fixture.log.roll().unwrap();
+        fixture.clean();
+        assert_eq!(records(&fixture.log).len(), 1);
+    }
 }
 
 /// No checksum is over a batch's offset, and by a large one all later values of its keys are older.

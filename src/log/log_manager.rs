@@ -90,11 +90,11 @@ pub(super) struct ManagedDir {
     previous_broker_epoch: i64,
     /// All its logs are in the map; see [`LogManager::load_logs`].
     loaded: AtomicBool,
-    /// A full disk did not take a checkpoint after logs were deleted.
+    /// Its checkpoints may have offsets of logs that are not there: a full disk did not take them after logs were deleted, or a start found
+    /// them so.
     remembers_deleted: AtomicBool,
     /// Held while a checkpoint is gathered and written: all writers share its `.tmp`, and the last one must know the latest.
     checkpointing: Mutex<()>,
-    checkpointed_high_watermarks: ArcSwap<Offsets>,
 }
 
 pub(super) type Logs = HashMap<TopicPartition, Arc<UnifiedLog>>;
@@ -158,12 +158,16 @@ impl ManagedDir {
             loaded: AtomicBool::new(false),
             remembers_deleted: AtomicBool::new(false),
             checkpointing: Mutex::default(),
-            checkpointed_high_watermarks: ArcSwap::from_pointee(Offsets::new()),
         })
     }
 
     pub(super) fn path(&self) -> &Path {
         self.dir.path()
+    }
+
+    fn has(&self, logs: &Logs, topic_partition: &TopicPartition) -> bool {
+        logs.get(topic_partition)
+            .is_some_and(|log| *log.parent_dir() == *self.path())
     }
 
     /// A checkpoint that cannot be read counts as empty, as in Kafka: a start then does more than it had to.
@@ -294,9 +298,7 @@ impl LogManager {
                 Arc::clone(dir)
             }
         };
-        if dir.remembers_deleted.load(Ordering::Acquire) {
-            self.forget_deleted(&dir)?;
-        }
+        self.prepare_for_new_log(&dir)?;
         let name = topic_partition.to_string();
         let log = self.open_log(&dir, &name, topic_partition.clone(), topic_id, config, true)?;
         self.logs.rcu(|logs| {
@@ -329,63 +331,53 @@ impl LogManager {
         self.logs.load().values().cloned().collect()
     }
 
-    /// Renames the folder to `-delete` at once; the files go after `file.delete.delay.ms`.
+    /// Renames the folder to `-delete` at once; the files go after `file.delete.delay.ms`. The files of a log whose directory is offline are
+    /// out of reach: it is only forgotten, and once they are not, a start takes them for a stray.
     pub fn async_delete(&self, topic_partition: &TopicPartition) -> Result<(), LogError> {
-        self.async_delete_all(std::slice::from_ref(topic_partition))
-    }
-
-    /// The same for many, with one rewrite of the checkpoints: a log that is made anew by one of these names must not
-    /// inherit a recovery point.
-    pub fn async_delete_all(&self, topic_partitions: &[TopicPartition]) -> Result<(), LogError> {
-        let mut dirs: Vec<Arc<Path>> = Vec::new();
+        let mut set_aside = Ok(());
+        let mut dirs = Vec::new();
         {
             let _changes = self.lock_changes();
-            let mut removed = Vec::new();
+            let mut removed = None;
             self.logs.rcu(|logs| {
                 let mut logs = Logs::clone(logs);
-                removed = topic_partitions
-                    .iter()
-                    .filter_map(|tp| logs.remove(tp))
-                    .collect::<Vec<_>>();
+                removed = logs.remove(topic_partition);
                 logs
             });
-            removed.extend(topic_partitions.iter().filter_map(|tp| self.take_future(tp)));
-            for log in removed {
-                // Its files are out of reach; once they are not, a start takes them for a stray.
-                if !log.log_dir.is_online() {
-                    continue;
-                }
-                self.set_aside_for_deletion(&log)?;
-                if !dirs.contains(&log.parent_dir()) {
-                    dirs.push(log.parent_dir());
-                }
+            let all = removed.into_iter().chain(self.take_future(topic_partition));
+            for log in all.filter(|log| log.log_dir.is_online()) {
+                set_aside = set_aside.and(self.set_aside_for_deletion(&log));
+                dirs.push(log.parent_dir());
             }
+            // Afterwards: a cleaning that fails meanwhile sees that the log is closed.
+            self.cleaner.manager.forget(topic_partition);
         }
-        for dir in self
-            .dirs
-            .iter()
-            .filter(|dir| dirs.iter().any(|path| **path == *dir.path()))
-        {
-            self.without_need_of_room(
-                self.cleaner
-                    .manager
-                    .forget(&dir.dir, topic_partitions, self.disk()),
-            )?;
-            self.without_need_of_room(self.forget_deleted(dir))?;
+        set_aside?;
+        for dir in &dirs {
+            match self.forget_deleted(&*self.managed_dir(dir)?) {
+                // That keeps nobody from deleting: it is made up for before a log is made there again.
+                Err(error) if error.is_no_space() => {}
+                forgotten => forgotten?,
+            }
         }
         Ok(())
     }
 
-    /// A full disk keeps nobody from deleting: what it did not take is made up for before a log is made there again.
-    fn without_need_of_room(&self, result: Result<(), LogError>) -> Result<(), LogError> {
-        match result {
-            Err(error) if error.is_no_space() => Ok(()),
-            result => result,
+    /// A log must not begin with what the checkpoints say of another by its name.
+    pub(super) fn prepare_for_new_log(&self, dir: &ManagedDir) -> Result<(), LogError> {
+        if dir.remembers_deleted.load(Ordering::Acquire) {
+            self.forget_deleted(dir)?;
         }
+        Ok(())
     }
 
     fn forget_deleted(&self, dir: &ManagedDir) -> Result<(), LogError> {
         dir.remembers_deleted.store(true, Ordering::Release);
+        if !dir.loaded.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let cleaner = &self.cleaner.manager;
+        cleaner.retain(&dir.dir, |tp| dir.has(&self.logs.load(), tp), self.disk())?;
         self.checkpoint_dir(dir, RECOVERY_POINT_CHECKPOINT)?;
         self.checkpoint_dir(dir, LOG_START_OFFSET_CHECKPOINT)?;
         dir.remembers_deleted.store(false, Ordering::Release);
@@ -457,16 +449,6 @@ impl LogManager {
     }
 
     // ---- checkpoints
-
-    /// The high watermark that `replication-offset-checkpoint` had for it at start.
-    pub fn checkpointed_high_watermark(&self, topic_partition: &TopicPartition) -> Option<i64> {
-        self.dirs.iter().find_map(|dir| {
-            dir.checkpointed_high_watermarks
-                .load()
-                .get(topic_partition)
-                .copied()
-        })
-    }
 
     /// `replication-offset-checkpoint` of every dir, from the logs' own high watermarks.
     pub fn checkpoint_high_watermarks(&self) -> Result<(), LogError> {

@@ -27,7 +27,7 @@ impl LogManager {
             for dir in self.dirs.iter().filter(|dir| dir.dir.is_online()) {
                 let (loaded, whole, fatal) = (&loaded, &whole, &fatal);
                 scope.spawn(move || match self.load_dir(dir, config_of, is_stray, loaded) {
-                    Ok(()) => lock(whole).push(dir),
+                    Ok(checkpointed) => lock(whole).push((dir, checkpointed)),
                     Err(error) if dir.dir.is_online() => {
                         lock(fatal).get_or_insert(error);
                     }
@@ -40,12 +40,17 @@ impl LogManager {
         }
         lock(&self.is_assigned).take();
         let (logs, future_logs) = std::mem::take(&mut *lock(&loaded));
+        for (dir, checkpointed) in lock(&whole).iter() {
+            // Their logs were set aside, or a kill came between their deletion and the checkpoint.
+            let others = checkpointed.iter().any(|tp| !dir.has(&logs, tp));
+            dir.remembers_deleted.store(others, Ordering::Release);
+        }
         self.logs.store(Arc::new(logs));
         for topic_partition in future_logs.keys() {
             self.cleaner.manager.pause(topic_partition);
         }
         self.future_logs.store(Arc::new(future_logs));
-        for dir in lock(&whole).iter() {
+        for (dir, _) in lock(&whole).iter() {
             dir.loaded.store(true, Ordering::Release);
         }
         Ok(())
@@ -56,13 +61,14 @@ impl LogManager {
         self.is_stopping.store(true, Ordering::Release);
     }
 
+    /// Gives what the checkpoints of the directory have offsets of.
     fn load_dir(
         &self,
         dir: &Arc<ManagedDir>,
         config_of: &(dyn Fn(&str) -> LogConfig + Sync),
         is_stray: &(dyn Fn(&UnifiedLog) -> bool + Sync),
         loaded: &Mutex<(Logs, Logs)>,
-    ) -> Result<(), LogError> {
+    ) -> Result<Vec<TopicPartition>, LogError> {
         let disk = self.disk();
         let clean_shutdown = dir.path().join(CLEAN_SHUTDOWN);
         if dir.had_clean_shutdown {
@@ -95,7 +101,12 @@ impl LogManager {
                     break;
                 }
                 let tp = &folder.topic_partition;
-                let offset_in = |offsets: &Offsets| offsets.get(tp).copied().unwrap_or(0);
+                // What they say is of the log, never of a copy that is to take its place.
+                let is_current = folder.kind == FolderKind::Current;
+                let offset_in = |offsets: &Offsets| match offsets.get(tp) {
+                    Some(offset) if is_current => *offset,
+                    _ => 0,
+                };
                 let offsets = CheckpointedOffsets {
                     recovery_point: offset_in(&recovery_points),
                     log_start_offset: offset_in(&log_start_offsets),
@@ -115,8 +126,13 @@ impl LogManager {
             }
             work();
         });
-        dir.checkpointed_high_watermarks.store(Arc::new(high_watermarks));
-        lock(&failed).take().map_or(Ok(()), Err)
+        if let Some(error) = lock(&failed).take() {
+            return Err(error);
+        }
+        let mut checkpointed = self.cleaner.manager.checkpointed(&dir.dir, disk)?;
+        checkpointed.extend(recovery_points.into_keys());
+        checkpointed.extend(log_start_offsets.into_keys());
+        Ok(checkpointed)
     }
 
     fn load_folder(
@@ -158,7 +174,7 @@ impl LogManager {
             new_topic_id: None,
         }
         .load()?;
-        if folder.kind == FolderKind::Current && is_stray(&log) {
+        if is_stray(&log) {
             let name = Folder::stray_name(&folder.topic_partition, Uuid::from_u128(self.random_id()));
             let folder = log.dir();
             let renamed = self.rename_folder(&log, &name)?;

@@ -123,7 +123,6 @@ fn restart_after_clean_shutdown_finds_log_epoch_id_and_high_watermark_without_re
     assert_eq!(log.log_end_offset(), 8);
     assert_eq!(log.recovery_point(), 8);
     assert_eq!(log.high_watermark(), 8);
-    assert_eq!(manager.checkpointed_high_watermark(&tp()), Some(8));
     assert_eq!(log.topic_id(), Some(id));
     assert_eq!(log.leader_epochs(), [(0, 0)]);
     log.check_invariants();
@@ -279,6 +278,62 @@ fn stray_log_is_renamed_and_not_served() {
     let manager = open_manager(disk, TestClock::at(NOW), &dirs(&["/d"]));
     load(&manager);
     assert!(manager.all_logs().is_empty());
+}
+
+#[test]
+fn log_made_by_the_name_of_a_stray_begins_with_nothing_of_its_checkpoints() {
+    let disk = Arc::new(SimDisk::new());
+    let open = || open_manager(disk.clone(), TestClock::at(NOW), &dirs(&["/d"]));
+    let manager = open();
+    load(&manager);
+    let log = manager.get_or_create(&tp(), None, LogConfig::default()).unwrap();
+    append(&log, 20);
+    log.maybe_increment_log_start_offset(15).unwrap();
+    manager.shutdown(1).unwrap();
+    drop(manager);
+
+    let manager = open();
+    manager.load_logs(&|_| LogConfig::default(), &|_| true).unwrap();
+    let log = manager.get_or_create(&tp(), None, LogConfig::default()).unwrap();
+    append(&log, 10);
+    drop(manager);
+    disk.crash_process();
+
+    let manager = open();
+    load(&manager);
+    let log = manager.get(&tp()).unwrap();
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (0, 10));
+}
+
+#[test]
+fn kill_between_a_deletion_and_the_checkpoints_leaves_nothing_to_the_next_log_of_that_name() {
+    let disk = Arc::new(SimDisk::new());
+    let open = || open_manager(disk.clone(), TestClock::at(NOW), &dirs(&["/d"]));
+    let manager = open();
+    load(&manager);
+    let log = manager.get_or_create(&tp(), None, LogConfig::default()).unwrap();
+    append(&log, 20);
+    log.maybe_increment_log_start_offset(15).unwrap();
+    manager.checkpoint_log_start_offsets().unwrap();
+    let deleted = format!(
+        "/d/{}",
+        super::log_folder::Folder::deleted_name(&tp(), Uuid::from_u128(1))
+    );
+    disk.rename(&log.dir(), Path::new(&deleted)).unwrap();
+    drop((log, manager));
+    disk.crash_process();
+
+    let manager = open();
+    load(&manager);
+    let log = manager.get_or_create(&tp(), None, LogConfig::default()).unwrap();
+    append(&log, 10);
+    drop(manager);
+    disk.crash_process();
+
+    let manager = open();
+    load(&manager);
+    let log = manager.get(&tp()).unwrap();
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (0, 10));
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl LogManager {
         }
     }
 
-    fn managed_dir(&self, log_dir: &Path) -> Result<Arc<ManagedDir>, LogError> {
+    pub(super) fn managed_dir(&self, log_dir: &Path) -> Result<Arc<ManagedDir>, LogError> {
         let found = self.dirs.iter().find(|dir| dir.path() == log_dir);
         let dir = found.ok_or_else(|| LogError::DirectoryOffline {
             dir: log_dir.to_path_buf(),
@@ -108,6 +108,7 @@ impl LogManager {
             });
         }
         let dir = self.managed_dir(log_dir)?;
+        self.prepare_for_new_log(&dir)?;
         let name = Folder::future_name(topic_partition, Uuid::from_u128(self.random_id()));
         let config = (*current.config()).clone();
         let future = self.open_log(

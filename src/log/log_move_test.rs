@@ -134,6 +134,30 @@ fn copy_is_found_again_after_a_start() {
 }
 
 #[test]
+fn copy_takes_nothing_from_checkpoints_of_an_earlier_log_in_its_directory() {
+    let (disk, manager, current, future) = copied();
+    drop((manager, current, future));
+    let stale = Path::new("/b/log-start-offset-checkpoint");
+    disk.write_atomically(stale, b"0\n1\nt 0 8\n").unwrap();
+    let manager = open(&disk);
+    load(&manager);
+    assert_eq!(manager.future(&tp()).unwrap().log_start_offset(), 0);
+}
+
+#[test]
+fn copy_of_a_partition_that_is_gone_is_a_stray() {
+    let (disk, manager, current, future) = copied();
+    drop((manager, current, future));
+    let manager = open(&disk);
+    let is_in_b = |log: &UnifiedLog| *log.parent_dir() == *Path::new("/b");
+    manager.load_logs(&|_| LogConfig::default(), &is_in_b).unwrap();
+    assert!(manager.future(&tp()).is_none());
+    assert!(!manager.cleaner.manager.is_paused(&tp()));
+    assert_eq!(manager.get(&tp()).unwrap().log_end_offset(), 10);
+    assert!(folders(&disk, "/b")[0].ends_with("-stray"));
+}
+
+#[test]
 fn start_after_the_swap_was_cut_in_two_keeps_one_of_the_logs_and_sets_the_other_aside() {
     let (disk, manager, current, future) = copied();
     future.flush().unwrap();

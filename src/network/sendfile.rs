@@ -202,3 +202,7 @@ async fn copy_slice(
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "sendfile_test.rs"]
+mod sendfile_test;

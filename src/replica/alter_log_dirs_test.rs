@@ -2,6 +2,7 @@ use std::time::Instant;
 
 use crate::io::disk::Disk;
 use crate::io::sim_disk::SimDisk;
+use crate::log::FetchIsolation;
 use crate::metadata::partition::directory_id;
 use crate::protocol::records::metadata::{ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord};
 use crate::record::BatchOptions;
@@ -63,6 +64,26 @@ fn until(condition: impl Fn() -> bool) {
         assert!(began.elapsed() < Duration::from_secs(20), "does not come");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// The same directories, all online, before there is metadata.
+fn restarted(fixture: Fixture) -> Fixture {
+    fixture.manager.shutdown();
+    let Fixture {
+        disk, clock, manager, ..
+    } = fixture;
+    // One that is offline does not close.
+    let _ = manager.log_manager().shutdown(1);
+    let gone = Arc::downgrade(&manager);
+    drop(manager);
+    until(|| gone.upgrade().is_none());
+    Fixture::on_dirs(disk, clock, &["/a", "/b", "/c"])
+}
+
+fn has_stray(fixture: &Fixture, dir: &str) -> bool {
+    let folders = fixture.disk.list(Path::new(dir)).unwrap();
+    let mut names = folders.iter().map(|(name, _)| name.to_string_lossy());
+    names.any(|name| name.ends_with("-stray"))
 }
 
 fn is_moved(fixture: &Fixture) -> bool {
@@ -195,16 +216,7 @@ fn move_goes_on_after_a_restart() {
     }
     alter(&fixture, "t", "/b").unwrap();
     until(|| fixture.manager.log_manager().all_futures()[0].log_end_offset() > 0);
-    fixture.manager.shutdown();
-    let Fixture {
-        disk, clock, manager, ..
-    } = fixture;
-    manager.log_manager().shutdown(1).unwrap();
-    let gone = Arc::downgrade(&manager);
-    drop(manager);
-    until(|| gone.upgrade().is_none());
-
-    let fixture = Fixture::on_dirs(disk, clock, &["/a", "/b", "/c"]);
+    let fixture = restarted(fixture);
     fixture.publish(&topic_in("t", id(0), directory_id(0)));
     until(|| is_moved(&fixture));
     assert_eq!(dir_of(&fixture, "t"), Path::new("/b"));
@@ -271,16 +283,41 @@ fn topic_made_anew_does_not_get_the_log_that_went_offline_with_its_directory() {
     assert_eq!(partition.log().log_end_offset(), 1);
 
     // The one in the directory that was offline is a stray when that is back.
-    fixture.manager.shutdown();
-    let Fixture {
-        disk, clock, manager, ..
-    } = fixture;
-    let _ = manager.log_manager().shutdown(1);
-    drop((partition, manager));
-    let fixture = Fixture::on_dirs(disk.clone(), clock, &["/a", "/b"]);
+    drop(partition);
+    let fixture = restarted(fixture);
     fixture.publish(&topic_in("t", id(1), directory_id(1)));
     assert_eq!(dir_of(&fixture, "t"), Path::new("/b"));
-    let folders = disk.list(Path::new("/a")).unwrap();
-    let mut names = folders.iter().map(|(name, _)| name.to_string_lossy());
-    assert!(names.any(|name| name.ends_with("-stray")));
+    assert!(has_stray(&fixture, "/a"));
+}
+
+#[test]
+fn topic_made_anew_does_not_get_the_copy_that_went_offline_with_its_directory() {
+    let fixture = fixture();
+    let mut records = topic_in("t", id(0), directory_id(1));
+    records.push(slow());
+    fixture.publish(&records);
+    for _ in 0..5 {
+        fixture.fill("t", &[b'v'; 700_000]);
+    }
+    alter(&fixture, "t", "/a").unwrap();
+    until(|| fixture.manager.log_manager().all_futures()[0].log_end_offset() > 0);
+    fixture.manager.log_manager().fail_log_dir(Path::new("/a"));
+    fixture.manager.on_log_dir_failure(Path::new("/a"));
+    let mut records = vec![removed(id(0))];
+    records.extend(topic_in("t", id(1), directory_id(1)));
+    fixture.publish(&records);
+    for _ in 0..8 {
+        fixture.fill("t", b"anew");
+    }
+
+    let fixture = restarted(fixture);
+    fixture.publish(&topic_in("t", id(1), directory_id(1)));
+    until(|| is_moved(&fixture));
+    assert_eq!(dir_of(&fixture, "t"), Path::new("/b"));
+    assert!(has_stray(&fixture, "/a"));
+    let partition = fixture.manager.get_partition(&topic_partition("t")).unwrap();
+    let log = partition.log();
+    assert_eq!(log.log_end_offset(), 8);
+    let all = log.read_bytes(0, 1 << 20, FetchIsolation::LogEnd, true).unwrap();
+    assert!(all.len() < 1_000);
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! directory makes progress, a slot is free    inline
-//! all slots taken by work that makes progress  wait in turn for one, meanwhile the worker is others'
+//! all slots taken by work that makes progress  wait for one, meanwhile the worker is others'
 //! else                                         on the blocking pool, a bounded number for a directory; more wait for these
 //! ```
 //! There is one slot less than the runtime has workers, over all directories: so one worker is always there for what needs
@@ -84,7 +84,7 @@ pub struct DiskGate {
     dirs: Vec<DirGate>,
     slots: Traffic,
     slots_max: usize,
-    /// Told of every slot that is left.
+    /// Told of every slot that is left: who has waited longest hears of it, though a newcomer may be there first.
     left: Notify,
 }
 
@@ -174,7 +174,7 @@ impl DiskGate {
         Attempt::Inside(Inside { gate: self, dir })
     }
 
-    /// A slot, which is waited for in turn while they make progress, and no longer than it takes to see that they do not.
+    /// A slot, which is waited for while they make progress, and no longer than it takes to see that they do not.
     async fn wait_for_slot<'a>(&'a self, dir: &'a DirGate) -> Option<Inside<'a>> {
         // Mostly there is one, and neither a clock nor a place in the line is needed.
         match self.try_enter(dir) {

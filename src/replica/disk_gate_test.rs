@@ -96,7 +96,7 @@ async fn who_finds_all_slots_taken_gets_the_next_that_is_left_in_turn() {
     assert!(still_waits(&mut third).await);
     drop(second);
     assert!(is_inline(&third.await));
-    // Nobody is missed who gave up: the slot is free for all.
+    // The slot is free again.
     assert!(is_inline(&pass(&gate, "/fast").await));
 }
 

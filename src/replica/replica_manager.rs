@@ -439,15 +439,20 @@ impl ReplicaManager {
             }
             removed
         };
-        match hosted {
-            Some(Hosted::Online(partition)) => partition.on_deleted(),
+        let what = match hosted {
+            Some(Hosted::Online(partition)) => {
+                partition.on_deleted();
+                "deleted"
+            }
             // Whoever waited was told when it went offline. A topic made anew by this name must not find its log.
-            Some(Hosted::Offline) => {}
+            Some(Hosted::Offline) => {
+                "deleted, but for its files in a log directory that is offline: a start that finds them renames them to -stray"
+            }
             Some(Hosted::WithoutRoom) | None => return,
-        }
+        };
         self.cancel_move(&topic_partition, None);
         match self.log_manager.async_delete(&topic_partition) {
-            Ok(()) => tracing::info!(partition = %topic_partition, "deleted"),
+            Ok(()) => tracing::info!(partition = %topic_partition, "{what}"),
             Err(error) => tracing::error!(partition = %topic_partition, %error, "could not delete"),
         }
     }
@@ -513,8 +518,6 @@ impl ReplicaManager {
             self.directories
                 .assign(topic_id, topic_partition.partition, actual, None);
         }
-        let checkpointed = self.log_manager.checkpointed_high_watermark(topic_partition);
-        log.update_high_watermark(checkpointed.unwrap_or(0));
         let context = PartitionContext {
             node_id: self.config.node_id,
             replica_lag_time_max_ms: self.config.replica_lag_time_max_ms,

@@ -98,8 +98,8 @@ mod live {
         let report = checker::check(&run.history);
         println!("{report}");
         println!(
-            "{} kills, the slowest start took {:?}",
-            run.kills, run.slowest_start
+            "{} kills, the slowest start took {:?}; {} consumers did not close",
+            run.kills, run.slowest_start, run.left_behind
         );
         let counts = &report.counts;
         let least = usize::try_from(seconds)?;
@@ -119,6 +119,11 @@ mod live {
         if settings.node.is_some() && !settings.sabotage && run.kills == 0 {
             keep(&run.history, settings.seed)?;
             bail!("the node was not killed: --kill-every is not below --seconds");
+        }
+        // librdkafka's own hang is rare; what comes more often would be the broker's.
+        if run.left_behind > 1 + least / 180 {
+            keep(&run.history, settings.seed)?;
+            bail!("too many consumers did not close");
         }
         if settings.sabotage {
             return Ok(notices_sabotage(&report));

@@ -16,7 +16,8 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,19 +60,24 @@ impl ConsumerContext for GroupContext {
 ///
 /// The last rebalance is handled while it closes. An `rd_kafka_assign` that comes when the group's state is already TERM is taken
 /// from the queue and never answered, and waits without a limit (seen three times in an hour of kills, with 2.12.1).
-struct Closing(Option<BaseConsumer<GroupContext>>);
+struct Closing {
+    consumer: Option<BaseConsumer<GroupContext>>,
+    surroundings: Arc<Surroundings>,
+}
 
 impl Deref for Closing {
     type Target = BaseConsumer<GroupContext>;
 
     fn deref(&self) -> &Self::Target {
-        self.0.as_ref().expect("it is there until it is dropped")
+        self.consumer.as_ref().expect("it is there until it is dropped")
     }
 }
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        let Some(consumer) = self.0.take() else { return };
+        let Some(consumer) = self.consumer.take() else {
+            return;
+        };
         let (closed, is_closed) = mpsc::channel();
         let close = move || {
             drop(consumer);
@@ -79,8 +85,8 @@ impl Drop for Closing {
             let _ = closed.send(());
         };
         let closing = thread::Builder::new().name("closing".into()).spawn(close);
-        if closing.is_ok() && is_closed.recv_timeout(CLOSE_PATIENCE).is_err() {
-            println!("a consumer does not close: left behind");
+        if closing.is_ok() && is_closed.recv_timeout(CLOSE_PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            self.surroundings.left_behind.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -146,11 +152,14 @@ impl Reader {
         Ok(Reader {
             client: surroundings.recorder.client(),
             isolation,
-            consumer: Closing(Some(
-                config
-                    .create_with_context(GroupContext::default())
-                    .context("a consumer")?,
-            )),
+            consumer: Closing {
+                consumer: Some(
+                    config
+                        .create_with_context(GroupContext::default())
+                        .context("a consumer")?,
+                ),
+                surroundings: surroundings.clone(),
+            },
             surroundings: surroundings.clone(),
             has_lost_its_place: AtomicBool::new(false),
         })

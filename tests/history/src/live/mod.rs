@@ -14,6 +14,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -64,6 +65,8 @@ pub struct Surroundings {
     /// Of the names of topics, groups and transactional ids: runs on one directory keep apart.
     prefix: String,
     sabotage: bool,
+    /// Consumers that did not close.
+    left_behind: AtomicUsize,
 }
 
 impl Surroundings {
@@ -119,6 +122,8 @@ pub struct Run {
     pub kills: usize,
     /// From the start of the process to its first open port, of the slowest start.
     pub slowest_start: Duration,
+    /// Consumers that did not close.
+    pub left_behind: usize,
 }
 
 pub fn run(settings: &Settings) -> Result<Run> {
@@ -136,6 +141,7 @@ pub fn run(settings: &Settings) -> Result<Run> {
         bootstrap,
         prefix: format!("history-{:x}", settings.seed),
         sabotage: settings.sabotage,
+        left_behind: AtomicUsize::new(0),
     });
     writers::create_topics(&surroundings)?;
     readers::begin_group(&surroundings, processors::GROUP, &[INPUT])?;
@@ -162,6 +168,7 @@ pub fn run(settings: &Settings) -> Result<Run> {
         history: surroundings.recorder.history(),
         kills,
         slowest_start,
+        left_behind: surroundings.left_behind.load(Ordering::Relaxed),
     })
 }
 

@@ -1,6 +1,7 @@
 //! What is taken as known of a commit, by what the coordinator answers librdkafka with; a coordinator of librdkafka's own.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use rdkafka::mocking::MockCluster;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
@@ -19,6 +20,7 @@ fn commit(answers: &[RDKafkaRespErr]) -> (Outcome, Called) {
         bootstrap: cluster.bootstrap_servers(),
         prefix: "history".to_owned(),
         sabotage: false,
+        left_behind: AtomicUsize::new(0),
     });
     let writer = Writer::transactional(&surroundings, "id").unwrap();
     let mut ongoing = Ongoing::new(&surroundings, writer.client, "id", None);
