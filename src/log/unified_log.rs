@@ -339,9 +339,14 @@ impl UnifiedLog {
 
     /// The first unstable offset if it is below the high watermark, else the high watermark.
     pub fn last_stable_offset(&self) -> i64 {
-        let high_watermark = self.high_watermark();
+        self.last_stable_offset_metadata().message_offset
+    }
+
+    /// With its place on disk where that is known.
+    pub fn last_stable_offset_metadata(&self) -> LogOffsetMetadata {
+        let high_watermark = self.high_watermark_metadata();
         match self.first_unstable.load() {
-            Some(first) if first.message_offset < high_watermark => first.message_offset,
+            Some(first) if first.message_offset < high_watermark.message_offset => first,
             _ => high_watermark,
         }
     }

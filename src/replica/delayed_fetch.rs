@@ -71,12 +71,11 @@ impl ReplicaManager {
             return read.result;
         }
         let deadline = Instant::now() + Duration::from_millis(params.max_wait_ms);
-        let sees_log_end = params.isolation == FetchIsolation::LogEnd;
         while !read.must_answer && read.bytes < params.min_bytes {
             let waiter = FetchWaiter::new(params.min_bytes - read.bytes);
             let watch = |seen: &Seen| {
                 let waiters = &seen.partition.waiters;
-                waiters.watch_data(&waiter, sees_log_end, seen.events)
+                waiters.watch_data(&waiter, params.isolation, seen.events)
             };
             let watching: Option<Vec<_>> = read.seen.iter().map(watch).collect();
             // Nothing of a read that is not the answer is kept while it sleeps.
@@ -128,7 +127,7 @@ impl ReplicaManager {
             let max_bytes = left.min(usize::try_from(request.max_bytes).unwrap_or(0));
             // The first batch of all comes whole, however large: else a fetcher would stand still before it.
             let min_one_message = read.bytes == 0;
-            let data = match self.partition_to_fetch(id) {
+            let data = match self.partition_of_topic(id, ReplicaError::InconsistentTopicId) {
                 Ok(partition) => {
                     let events = partition.waiters.events();
                     let (reading, params, request) = (partition.clone(), params.clone(), *request);
@@ -159,15 +158,6 @@ impl ReplicaManager {
             read.result.push((id.clone(), data));
         }
         read
-    }
-
-    fn partition_to_fetch(&self, id: &TopicIdPartition) -> Result<Arc<Partition>, ReplicaError> {
-        let partition = self.get_partition(&id.topic_partition)?;
-        let differs = |known| !id.topic_id.is_nil() && id.topic_id != known;
-        if partition.topic_id().is_some_and(differs) {
-            return Err(ReplicaError::InconsistentTopicId);
-        }
-        Ok(partition)
     }
 }
 

@@ -6,6 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
+use crate::coordinator::runtime::context::marker_batch;
+use crate::coordinator::runtime::{TransactionEnd, TransactionalProducer};
+
+use crate::record::BatchOptions;
 use crate::replica::test_support::*;
 
 fn led(topics: &[&str]) -> Arc<Fixture> {
@@ -190,6 +194,79 @@ async fn partitions_where_nothing_happened_are_answered_as_they_are() {
             assert_eq!(waiting_on(&fixture, topic), 0);
         }
     }
+}
+
+/// A transaction that is open.
+fn begin_transaction(fixture: &Fixture, value: &[u8]) -> usize {
+    fixture.manager.set_transaction_verification(false);
+    let options = BatchOptions {
+        producer_id: 7,
+        producer_epoch: 0,
+        base_sequence: 0,
+        is_transactional: true,
+        ..Default::default()
+    };
+    let records = batch_of(options, value);
+    let size = records.len();
+    let results = fixture.append("t", 1, records).into_results();
+    assert!(results[0].1.error.is_none(), "{:?}", results[0].1);
+    size
+}
+
+async fn commit(fixture: &Fixture) {
+    let producer = TransactionalProducer {
+        producer_id: 7,
+        producer_epoch: 0,
+    };
+    let end = TransactionEnd {
+        producer,
+        coordinator_epoch: 0,
+        committed: true,
+        transaction_version: 0,
+    };
+    let marker = marker_batch(end, 1_700_000_000_000).unwrap();
+    let entries = vec![(TopicIdPartition::new(id(0), "t", 0), marker)];
+    let results = fixture.manager.append_markers(0, 0, entries).await.into_results();
+    assert!(results[0].1.error.is_none(), "{:?}", results[0].1);
+}
+
+fn read_committed(max_wait_ms: u64, min_bytes: usize) -> FetchParams {
+    FetchParams {
+        isolation: FetchIsolation::TxnCommitted,
+        ..consumer(max_wait_ms, min_bytes)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_transaction_that_began_in_an_earlier_segment_is_waited_for() {
+    let fixture = led(&["t"]);
+    let size = begin_transaction(&fixture, b"value");
+    let partition = fixture.manager.get_partition(&topic_partition("t")).unwrap();
+    partition.log().roll().unwrap();
+    fixture.fill("t", b"value");
+    let fetch = spawn_fetch(&fixture, read_committed(500, 1), vec![fetch_from("t", 0)]);
+    let (result, waited) = fetch.await.unwrap();
+    assert_eq!(waited, Duration::from_millis(500));
+    assert_eq!(result[0].1.records_size(), 0);
+    // Who sees all gets what lies before the new segment at once.
+    let params = consumer(500, 10_000);
+    let (result, waited) = spawn_fetch(&fixture, params, vec![fetch_from("t", 0)])
+        .await
+        .unwrap();
+    assert_eq!(waited, Duration::ZERO);
+    assert_eq!(result[0].1.records_size(), size);
+}
+
+#[tokio::test(start_paused = true)]
+async fn commit_brings_what_was_appended_long_before() {
+    let fixture = led(&["t"]);
+    let size = begin_transaction(&fixture, &[b'v'; 1_000]);
+    let fetch = spawn_fetch(&fixture, read_committed(500, size), vec![fetch_from("t", 0)]);
+    until_waiting(&fixture, "t", 1).await;
+    commit(&fixture).await;
+    let (result, waited) = fetch.await.unwrap();
+    assert_eq!(waited, Duration::ZERO);
+    assert!(result[0].1.records_size() >= size);
 }
 
 #[tokio::test(start_paused = true)]

@@ -304,7 +304,7 @@ impl ReplicaManager {
         required_acks: i16,
         (origin, check): (AppendOrigin, TransactionCheck),
     ) -> (AppendResult, Option<Arc<Partition>>) {
-        let partition = match self.get_partition(&id.topic_partition) {
+        let partition = match self.partition_of_topic(id, ReplicaError::UnknownTopicId) {
             Ok(partition) => partition,
             Err(error) => return (AppendResult::refused(error, None), None),
         };

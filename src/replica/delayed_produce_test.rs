@@ -40,6 +40,33 @@ async fn follower_has(fixture: &Fixture, offset: i64) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn records_for_a_topic_do_not_get_into_another_of_its_name() {
+    let fixture = alone();
+    let append = async |topic_id| {
+        let entries = vec![(TopicIdPartition::new(topic_id, "t", 0), batch(b"value"))];
+        let guards = VerificationGuards::new();
+        let appended = fixture
+            .manager
+            .append_records(0, 1, false, entries, &guards)
+            .await;
+        only(appended.into_results())
+    };
+    assert!(append(id(0)).await.error.is_none());
+    // What is asked for is known, what is here is of the one before still.
+    let error = append(id(1)).await.error;
+    assert!(matches!(error, Some(ReplicaError::UnknownTopicId)), "{error:?}");
+    let mut anew = vec![removed(id(0))];
+    anew.extend(topic("t", id(1), &[NODE], &[NODE]));
+    fixture.publish(&anew);
+    // Sorted out before the topic was deleted, appended after.
+    let error = append(id(0)).await.error;
+    assert!(matches!(error, Some(ReplicaError::UnknownTopicId)), "{error:?}");
+    let result = append(id(1)).await;
+    assert!(result.error.is_none());
+    assert_eq!(result.base_offset, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn any_acks_are_complete_at_once_with_one_replica() {
     let fixture = alone();
     for (acks, offset) in [(-1, 0), (0, 1), (1, 2)] {

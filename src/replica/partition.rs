@@ -352,7 +352,11 @@ impl Partition {
         let high_watermark = self.maybe_increment_high_watermark(&state, now_ms);
         drop(state);
 
-        let visible = Visible::Bytes(if info.duplicate { 0 } else { info.valid_bytes });
+        let visible = match origin {
+            _ if info.duplicate => Visible::Bytes(0),
+            AppendOrigin::Coordinator => Visible::Marker(info.valid_bytes),
+            _ => Visible::Bytes(info.valid_bytes),
+        };
         match high_watermark {
             Some(high_watermark) => self.announce_high_watermark(visible, high_watermark),
             None => self.waiters.on_append(visible, None),
@@ -705,12 +709,14 @@ impl Partition {
         }
         let end = match isolation {
             FetchIsolation::LogEnd => self.log.load().log_end_offset_metadata(),
-            FetchIsolation::HighWatermark | FetchIsolation::TxnCommitted => {
-                self.log.load().high_watermark_metadata()
-            }
+            FetchIsolation::HighWatermark => self.log.load().high_watermark_metadata(),
+            FetchIsolation::TxnCommitted => self.log.load().last_stable_offset_metadata(),
         };
         let start = &info.data.fetch_offset_metadata;
-        info.is_behind = !start.is_offset_only() && !end.is_offset_only() && start.on_older_segment(&end);
+        info.is_behind = start.message_offset < end.message_offset
+            && !start.is_offset_only()
+            && !end.is_offset_only()
+            && start.on_older_segment(&end);
         Ok(info)
     }
 

@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::log::FetchIsolation;
+
 /// A fetch that waits for bytes.
 #[derive(Debug)]
 pub struct FetchWaiter {
@@ -83,7 +85,7 @@ impl ProduceWaiter {
 enum Watch {
     Data {
         waiter: Arc<FetchWaiter>,
-        sees_log_end: bool,
+        isolation: FetchIsolation,
     },
     Offset {
         waiter: Arc<ProduceWaiter>,
@@ -197,15 +199,18 @@ pub struct WaitList {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visible {
     Bytes(usize),
+    /// Of the end of a transaction, by which what was appended before becomes stable.
+    Marker(usize),
     Unknown,
 }
 
 impl Visible {
-    fn bytes(self) -> i64 {
+    fn bytes(self, isolation: FetchIsolation) -> i64 {
         match self {
-            Self::Bytes(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
             // Enough for anyone: the waiter looks by itself.
+            Self::Marker(_) if isolation == FetchIsolation::TxnCommitted => i64::MAX / 2,
             Self::Unknown => i64::MAX / 2,
+            Self::Bytes(bytes) | Self::Marker(bytes) => i64::try_from(bytes).unwrap_or(i64::MAX),
         }
     }
 }
@@ -229,10 +234,10 @@ impl WaitList {
             return;
         }
         for slot in slots.slots.iter().flatten() {
-            if let Watch::Data { waiter, sees_log_end } = &slot.watch
-                && (*sees_log_end || high_watermark.is_some())
+            if let Watch::Data { waiter, isolation } = &slot.watch
+                && (*isolation == FetchIsolation::LogEnd || high_watermark.is_some())
             {
-                waiter.arrived(visible.bytes());
+                waiter.arrived(visible.bytes(*isolation));
             }
         }
         if let Some(high_watermark) = high_watermark {
@@ -270,7 +275,7 @@ impl WaitList {
     pub fn watch_data(
         self: &Arc<Self>,
         waiter: &Arc<FetchWaiter>,
-        sees_log_end: bool,
+        isolation: FetchIsolation,
         events: u64,
     ) -> Option<Watching> {
         let mut slots = self.lock();
@@ -279,7 +284,7 @@ impl WaitList {
         }
         let ticket = slots.add(Watch::Data {
             waiter: waiter.clone(),
-            sees_log_end,
+            isolation,
         });
         drop(slots);
         Some(Watching {

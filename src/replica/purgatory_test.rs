@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::log::FetchIsolation::{HighWatermark, LogEnd, TxnCommitted};
 
 fn list() -> Arc<WaitList> {
     Arc::new(WaitList::default())
@@ -21,7 +22,7 @@ async fn is_woken(waiter: &FetchWaiter) -> bool {
 async fn fetch_is_woken_when_the_missing_bytes_arrived_and_not_before() {
     let list = list();
     let waiter = FetchWaiter::new(100);
-    let _watching = list.watch_data(&waiter, false, list.events()).unwrap();
+    let _watching = list.watch_data(&waiter, HighWatermark, list.events()).unwrap();
     list.on_append(Visible::Bytes(60), Some(1));
     assert!(!is_woken(&waiter).await);
     list.on_append(Visible::Bytes(40), Some(2));
@@ -29,11 +30,24 @@ async fn fetch_is_woken_when_the_missing_bytes_arrived_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn marker_wakes_who_waits_for_what_is_stable_whatever_is_missing() {
+    let list = list();
+    let (stable, any) = (FetchWaiter::new(100), FetchWaiter::new(100));
+    let _first = list.watch_data(&stable, TxnCommitted, list.events()).unwrap();
+    let _second = list.watch_data(&any, HighWatermark, list.events()).unwrap();
+    list.on_append(Visible::Marker(60), Some(1));
+    assert!(is_woken(&stable).await);
+    assert!(!is_woken(&any).await);
+    list.on_append(Visible::Marker(40), Some(2));
+    assert!(is_woken(&any).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn consumer_sleeps_until_the_high_watermark_moves_and_a_follower_sees_the_append() {
     let list = list();
     let (consumer, follower) = (FetchWaiter::new(1), FetchWaiter::new(1));
-    let _first = list.watch_data(&consumer, false, list.events()).unwrap();
-    let _second = list.watch_data(&follower, true, list.events()).unwrap();
+    let _first = list.watch_data(&consumer, HighWatermark, list.events()).unwrap();
+    let _second = list.watch_data(&follower, LogEnd, list.events()).unwrap();
     list.on_append(Visible::Bytes(10), None);
     assert!(is_woken(&follower).await);
     assert!(!is_woken(&consumer).await);
@@ -46,7 +60,10 @@ async fn event_before_the_registration_makes_it_look_again() {
     let list = list();
     let events = list.events();
     list.on_append(Visible::Bytes(10), Some(1));
-    assert!(list.watch_data(&FetchWaiter::new(1), false, events).is_none());
+    assert!(
+        list.watch_data(&FetchWaiter::new(1), HighWatermark, events)
+            .is_none()
+    );
     assert!(list.is_empty());
 }
 
@@ -54,7 +71,7 @@ async fn event_before_the_registration_makes_it_look_again() {
 async fn event_between_registration_and_sleep_is_not_lost() {
     let list = list();
     let waiter = FetchWaiter::new(1);
-    let _watching = list.watch_data(&waiter, false, list.events()).unwrap();
+    let _watching = list.watch_data(&waiter, HighWatermark, list.events()).unwrap();
     list.on_append(Visible::Bytes(10), Some(1));
     let started = Instant::now();
     assert!(waiter.wait_until(soon()).await);
@@ -65,8 +82,10 @@ async fn event_between_registration_and_sleep_is_not_lost() {
 async fn only_those_of_that_partition_are_woken() {
     let (one, other) = (list(), list());
     let (waiter, bystander) = (FetchWaiter::new(1), FetchWaiter::new(1));
-    let _first = one.watch_data(&waiter, false, one.events()).unwrap();
-    let _second = other.watch_data(&bystander, false, other.events()).unwrap();
+    let _first = one.watch_data(&waiter, HighWatermark, one.events()).unwrap();
+    let _second = other
+        .watch_data(&bystander, HighWatermark, other.events())
+        .unwrap();
     one.on_append(Visible::Bytes(10), Some(1));
     assert!(is_woken(&waiter).await);
     assert!(!is_woken(&bystander).await);
@@ -76,11 +95,11 @@ async fn only_those_of_that_partition_are_woken() {
 async fn dropped_registration_leaves_nothing_and_its_place_is_used_again() {
     let list = list();
     let waiter = FetchWaiter::new(1);
-    let stale = list.watch_data(&waiter, false, list.events()).unwrap();
+    let stale = list.watch_data(&waiter, HighWatermark, list.events()).unwrap();
     let ticket = stale.ticket;
     drop(stale);
     assert!(list.is_empty());
-    let fresh = list.watch_data(&waiter, false, list.events()).unwrap();
+    let fresh = list.watch_data(&waiter, HighWatermark, list.events()).unwrap();
     assert_eq!(fresh.ticket.unwrap().index, ticket.unwrap().index);
     // A ticket of before does not end the registration that took its place.
     assert!(list.lock().take(ticket.unwrap()).is_none());
@@ -119,7 +138,7 @@ async fn produce_that_finds_its_offset_reached_completes_itself_once() {
 async fn state_change_wakes_all() {
     let list = list();
     let (fetch, produce) = (FetchWaiter::new(1_000), ProduceWaiter::new(1));
-    let _first = list.watch_data(&fetch, false, list.events()).unwrap();
+    let _first = list.watch_data(&fetch, HighWatermark, list.events()).unwrap();
     let _second = list.watch_offset(&produce, 1_000);
     list.on_state_change();
     assert!(fetch.wait_until(soon()).await);
@@ -130,7 +149,7 @@ async fn state_change_wakes_all() {
 async fn nothing_happens_the_deadline_comes() {
     let list = list();
     let waiter = FetchWaiter::new(1);
-    let _watching = list.watch_data(&waiter, false, list.events()).unwrap();
+    let _watching = list.watch_data(&waiter, HighWatermark, list.events()).unwrap();
     let started = Instant::now();
     assert!(!waiter.wait_until(started + Duration::from_millis(500)).await);
     assert!(started.elapsed() >= Duration::from_millis(500));
@@ -141,11 +160,11 @@ fn watch_that_ends_tells_whether_something_happened_meanwhile() {
     let list = list();
     let events = list.events();
     let waiter = FetchWaiter::new(1);
-    let quiet = list.watch_data(&waiter, false, events).unwrap();
+    let quiet = list.watch_data(&waiter, HighWatermark, events).unwrap();
     assert_eq!(quiet.end(), events);
     assert!(list.is_empty());
     // Of an event that it does not wait for it tells, too.
-    let stirred = list.watch_data(&waiter, false, events).unwrap();
+    let stirred = list.watch_data(&waiter, HighWatermark, events).unwrap();
     list.on_append(Visible::Bytes(10), None);
     assert_ne!(stirred.end(), events);
     assert!(list.is_empty());

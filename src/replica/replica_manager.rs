@@ -30,6 +30,7 @@ use crate::replica::fetch_session_cache::FetchSessionCache;
 use crate::replica::partition::PartitionContext;
 use crate::replica::{
     DirectoryAssignments, OffsetResult, OffsetSpec, Partition, PartitionListener, ReplicaError,
+    TopicIdPartition,
 };
 
 /// Makes a topic's settings out of its overrides: the node's settings are in it.
@@ -173,6 +174,20 @@ impl ReplicaManager {
         } else {
             ReplicaError::UnknownTopicOrPartition { partition }
         })
+    }
+
+    /// The same, unless it is of another topic of that name: that is the error `differs`. (A nil id is any topic's.)
+    pub(crate) fn partition_of_topic(
+        &self,
+        id: &TopicIdPartition,
+        differs: ReplicaError,
+    ) -> Result<Arc<Partition>, ReplicaError> {
+        let partition = self.get_partition(&id.topic_partition)?;
+        let is_other = |known| !id.topic_id.is_nil() && id.topic_id != known;
+        if partition.topic_id().is_some_and(is_other) {
+            return Err(differs);
+        }
+        Ok(partition)
     }
 
     /// All partitions that are online, in no order.
