@@ -282,6 +282,8 @@ def message_copier(setting, rng):
         setting.worker(servers.java_command(
             COPIER, "--broker-list", setting.bootstrap, "--input-topic", "source", "--input-partition", partition, "--output-topic", "target",
             "--transactional-id", f"copier-{partition}", "--consumer-group", "message-copiers", "--transaction-size", 20, "--enable-random-aborts",
+            # It asks for its position before it fences the one that was killed: the open transaction must time out well before its patience of 60 s.
+            "--transaction-timeout", 20_000,
             *(["--use-group-metadata"] if partition else []), heap="128m", jvm_flags=SMALL_JVM))
 
     def ended():
