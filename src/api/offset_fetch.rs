@@ -3,6 +3,9 @@
 //! - 2: all topics of a group, an error of the whole. 3: throttle time. 5: leader epoch. 6: flexible. 7: stable offsets only,
 //!   if asked (KIP-447). 8: many groups (KIP-709). 9: member id and epoch (KIP-848). 10: topics by id.
 
+use std::collections::HashSet;
+
+use super::repeats::{ENTRY_BYTES, Repeats};
 use super::{ApiError, ErrorResponse, Reply, RequestContext};
 use crate::metadata::MetadataImage;
 use crate::protocol::messages::offset_fetch_request::{
@@ -15,16 +18,45 @@ use crate::protocol::messages::offset_fetch_response::{
 use crate::protocol::messages::{OffsetFetchRequest, OffsetFetchResponse, TopicName};
 use crate::protocol::{ErrorCode, StrBytes};
 
+/// Of committed metadata, beyond which it is looked at whether it is repeated.
+const SMALL_BYTES: usize = 16 * 1024 * 1024;
+
 pub async fn handle(
     context: &RequestContext,
     request: OffsetFetchRequest,
 ) -> Result<Reply<OffsetFetchResponse>, ApiError> {
     let (version, require_stable) = (context.api_version, request.require_stable);
     let mut groups = Vec::new();
+    let mut repeats = Repeats::new();
+    let mut seen = HashSet::new();
     for group in groups_of(version, request) {
-        groups.push(fetch_group(context, group, require_stable).await);
+        let is_first = seen.insert(group.group_id.clone());
+        let fetched = fetch_group(context, group, require_stable).await;
+        repeats.add(repeated_entries(&fetched, is_first))?;
+        groups.push(fetched);
     }
     Ok(Reply::Value(in_version(version, groups)))
+}
+
+/// How much of an answer was given before: all of it if its group was, else partitions that are named more than once.
+fn repeated_entries(group: &OffsetFetchResponseGroup, is_first: bool) -> usize {
+    let metadata =
+        |entry: &OffsetFetchResponsePartitions| entry.metadata.as_ref().map_or(0, |text| text.len());
+    let all = group
+        .topics
+        .iter()
+        .flat_map(|topic| topic.partitions.iter().map(move |entry| (&topic.name, entry)));
+    if !is_first {
+        return all.map(|(_, entry)| 1 + metadata(entry) / ENTRY_BYTES).sum();
+    }
+    // Small, however often: without what was committed with the offsets an answer is no larger than its request.
+    let total: usize = all.clone().map(|(_, entry)| metadata(entry)).sum();
+    if total < SMALL_BYTES {
+        return 0;
+    }
+    let mut seen = HashSet::new();
+    let again = all.filter(|(name, entry)| !seen.insert((*name, entry.partition_index)));
+    again.map(|(_, entry)| metadata(entry) / ENTRY_BYTES).sum()
 }
 
 /// Before version 8 the request is about one group.
@@ -189,6 +221,29 @@ mod offset_fetch_test {
         assert_eq!((error(2).error_code, error(2).topics.len()), (code, 0));
         assert_eq!(error(8).groups[0].error_code, code);
         assert!(error(8).topics.is_empty());
+    }
+
+    #[test]
+    fn what_is_named_again_counts_with_what_was_committed_with_it() {
+        let entry = |partition| {
+            OffsetFetchResponsePartitions::default()
+                .with_partition_index(partition)
+                .with_metadata(Some(StrBytes::from_string("m".repeat(20 * ENTRY_BYTES))))
+        };
+        let group = |partitions: Vec<i32>| {
+            let topic = OffsetFetchResponseTopics::default()
+                .with_name(TopicName(StrBytes::from_static_str("topic")))
+                .with_partitions(partitions.into_iter().map(entry).collect());
+            OffsetFetchResponseGroup::default().with_topics(vec![topic])
+        };
+        assert_eq!(repeated_entries(&group(vec![0, 1]), true), 0);
+        assert_eq!(repeated_entries(&group(vec![0, 1]), false), 2 * 21);
+        let many = SMALL_BYTES as i32 / (20 * ENTRY_BYTES as i32) + 1;
+        assert_eq!(repeated_entries(&group((0..many).collect()), true), 0);
+        assert_eq!(
+            repeated_entries(&group(vec![0; many as usize]), true),
+            20 * (many as usize - 1)
+        );
     }
 
     #[test]

@@ -24,9 +24,11 @@ pub const FINAL_EPOCH: i32 = -1;
 pub const MIN_EVICTION_MS: i64 = 120_000;
 /// `KafkaBroker.NumFetchSessionCacheShards`.
 pub const SHARDS: i32 = 8;
-/// Partitions that all sessions of a shard may remember, about 150 bytes each. Kafka has no such limit: its slots alone leave room for thousands
+/// Partitions that all sessions of a shard may remember, about 150 bytes each and at most as many again of a name ([`NAME_MAX`]). Kafka has no such limit: its slots alone leave room for thousands
 /// of millions. A fetcher without a session names its partitions in every request, that is all.
 pub const SHARD_PARTITIONS_MAX: usize = 250_000;
+/// No topic has a longer name (`Topic.MAX_NAME_LENGTH`): who fetches by one gets an error each time, and no session that remembers it.
+const NAME_MAX: usize = 249;
 
 /// Session id and epoch of a request (`FetchMetadata`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +66,10 @@ pub struct SessionPartition {
 }
 
 impl SessionPartition {
+    fn may_be_remembered(&self) -> bool {
+        self.topic.as_ref().is_none_or(|name| name.len() <= NAME_MAX)
+    }
+
     /// With an id the name plays no part: an id with a name unknown is the same partition as the id with its name.
     fn key(&self) -> Key {
         if self.topic_id.is_nil() {
@@ -384,6 +390,9 @@ impl FetchSessionShard {
         if session.uses_topic_ids != uses_topic_ids {
             return FetchContext::Error(SessionError::TopicId);
         }
+        if !fetch.iter().all(|(partition, _)| partition.may_be_remembered()) {
+            return self.give_up(metadata.session_id);
+        }
         // Only a request that forgets what it names can leave both the session empty and something to read.
         let left = if forgotten.is_empty() {
             Vec::new()
@@ -396,10 +405,7 @@ impl FetchSessionShard {
             return FetchContext::Sessionless(left);
         }
         if self.partitions - session.cached_size + session.partitions.len() > SHARD_PARTITIONS_MAX {
-            // As if it had been evicted: the fetcher begins anew.
-            self.remove(metadata.session_id);
-            self.evictions += 1;
-            return FetchContext::Error(SessionError::IdNotFound);
+            return self.give_up(metadata.session_id);
         }
         session.epoch = next_epoch(session.epoch);
         let (epoch, partitions) = (session.epoch, session.all_partitions(topic_name));
@@ -409,6 +415,13 @@ impl FetchSessionShard {
             epoch,
             partitions,
         }
+    }
+
+    /// As if it had been evicted: the fetcher begins anew.
+    fn give_up(&mut self, session_id: i32) -> FetchContext {
+        self.remove(session_id);
+        self.evictions += 1;
+        FetchContext::Error(SessionError::IdNotFound)
     }
 
     /// Makes a session out of a full request and its answer, if there is room or someone gives way. Returns its id or `INVALID_SESSION_ID`.
@@ -424,7 +437,8 @@ impl FetchSessionShard {
         if self.partitions + answers.len() > SHARD_PARTITIONS_MAX {
             self.evict_unused(now_ms);
         }
-        if self.partitions + answers.len() > SHARD_PARTITIONS_MAX {
+        let may_be = |answer: &FetchAnswer| answer.partition.may_be_remembered();
+        if self.partitions + answers.len() > SHARD_PARTITIONS_MAX || !answers.iter().all(may_be) {
             return INVALID_SESSION_ID;
         }
         let room = self.sessions.len() < self.slots

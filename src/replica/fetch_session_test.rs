@@ -403,6 +403,22 @@ fn no_slots_make_no_sessions() {
 
 /// More than a shard may remember: no session, as when there is no slot; one that grows beyond it is gone, as if evicted.
 #[test]
+fn names_that_no_topic_can_have_are_not_remembered() {
+    let mut shard = FetchSessionShard::new(0, 8 * 10);
+    let long = "n".repeat(250);
+    assert_eq!(
+        create(&mut shard, false, &[named(&long, 0)], NOW),
+        INVALID_SESSION_ID
+    );
+    let id = create(&mut shard, false, &[named(&long[1..], 0)], NOW);
+    assert_ne!(id, INVALID_SESSION_ID);
+    let grown = vec![(named(&long, 0), from(0))];
+    let context = shard.new_context(metadata(id, 1), false, grown, &[], &no_names, NOW);
+    assert_eq!(context, FetchContext::Error(SessionError::IdNotFound));
+    assert_eq!(shard.counts(), (0, 0, 1));
+}
+
+#[test]
 fn partitions_beyond_the_bound_are_not_remembered() {
     let partitions = |count: usize| -> Vec<SessionPartition> {
         (0..count as i32).map(|partition| named("t", partition)).collect()

@@ -367,6 +367,11 @@ impl GroupCoordinatorService {
         result.await.map_err(|error| operation_error(error.code))
     }
 
+    /// Groups as they are described: partition by partition.
+    pub fn in_order_of_answer(&self, group_ids: Vec<GroupId>) -> impl Iterator<Item = StrBytes> {
+        self.by_partition(group_ids).into_values().flatten()
+    }
+
     pub(super) fn by_partition(&self, group_ids: Vec<GroupId>) -> BTreeMap<i32, Vec<StrBytes>> {
         let mut by_partition: BTreeMap<i32, Vec<StrBytes>> = BTreeMap::new();
         for group_id in group_ids {
