@@ -1,7 +1,7 @@
 //! The runtime's promises, on a shard that counts and a log that is a vector.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::super::loader::{LoadError, load};
@@ -16,16 +16,16 @@ use bytes::BytesMut;
 
 /// A map of numbers: `key=value`, `key` deletes.
 #[derive(Default)]
-struct Numbers {
-    latest: BTreeMap<String, i64>,
+pub(crate) struct Numbers {
+    pub(crate) latest: BTreeMap<String, i64>,
     history: Vec<(i64, String, Option<i64>)>,
     committed: i64,
-    loaded: bool,
+    pub(crate) loaded: bool,
     markers: Vec<(i64, i64, bool)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Set(String, Option<i64>);
+pub(crate) struct Set(String, Option<i64>);
 
 impl TimerEvent for String {
     type Key = String;
@@ -109,13 +109,17 @@ impl CoordinatorShard for Numbers {
 /// A log that is a vector; other coordinators' tests use it too.
 #[derive(Default)]
 pub(crate) struct MemoryLog {
-    batches: Mutex<Vec<Bytes>>,
+    pub(crate) batches: Mutex<Vec<Bytes>>,
     end: AtomicI64,
     high_watermark: AtomicI64,
     /// The high watermark follows the end by itself.
     commits_at_once: bool,
     refuse: Mutex<Option<ErrorCode>>,
-    listeners: Mutex<Vec<Arc<dyn PartitionListener>>>,
+    /// Nothing is there: no log, nobody to hear of it.
+    pub(crate) absent: AtomicBool,
+    /// So many reads panic.
+    pub(crate) panics: AtomicI64,
+    pub(crate) listeners: Mutex<Vec<Arc<dyn PartitionListener>>>,
     max_bytes: usize,
 }
 
@@ -128,7 +132,7 @@ impl MemoryLog {
         })
     }
 
-    fn commit(&self, tp: &TopicPartition) {
+    pub(crate) fn commit(&self, tp: &TopicPartition) {
         let end = self.end.load(Ordering::SeqCst);
         self.high_watermark.store(end, Ordering::SeqCst);
         for listener in self.listeners.lock().unwrap().iter() {
@@ -136,7 +140,7 @@ impl MemoryLog {
         }
     }
 
-    fn push(&self, batch: Bytes) {
+    pub(crate) fn push(&self, batch: Bytes) {
         let count = crate::record::BatchHeader::parse(&batch).unwrap().records_count;
         let base = self.end.fetch_add(i64::from(count), Ordering::SeqCst);
         let mut batch = BytesMut::from(&batch[..]);
@@ -178,6 +182,9 @@ impl PartitionLog for MemoryLog {
     }
 
     fn read(&self, _tp: &TopicPartition, start: i64, max_bytes: usize) -> Result<Bytes, ReplicaError> {
+        if self.panics.fetch_sub(1, Ordering::SeqCst) > 0 {
+            panic!("as the test wants it");
+        }
         let mut out = BytesMut::new();
         for batch in self.batches.lock().unwrap().iter() {
             let header = crate::record::BatchHeader::parse(batch).unwrap();
@@ -189,6 +196,9 @@ impl PartitionLog for MemoryLog {
     }
 
     fn leader_offsets(&self, _tp: &TopicPartition) -> Result<LeaderOffsets, ReplicaError> {
+        if self.absent.load(Ordering::SeqCst) {
+            return Err(ReplicaError::RequestTimedOut);
+        }
         Ok(LeaderOffsets {
             log_start_offset: 0,
             last_stable_offset: 0,
@@ -202,6 +212,9 @@ impl PartitionLog for MemoryLog {
     }
 
     fn add_listener(&self, _tp: &TopicPartition, listener: Arc<dyn PartitionListener>) -> bool {
+        if self.absent.load(Ordering::SeqCst) {
+            return false;
+        }
         self.listeners.lock().unwrap().push(listener);
         true
     }
@@ -224,7 +237,7 @@ impl Clock for ManualClock {
     }
 }
 
-fn partition() -> TopicPartition {
+pub(crate) fn partition() -> TopicPartition {
     TopicPartition {
         topic: "numbers".into(),
         partition: 0,
@@ -283,7 +296,7 @@ impl Harness {
     }
 }
 
-fn set(key: &str, value: i64) -> Outcome<Numbers, ()> {
+pub(crate) fn set(key: &str, value: i64) -> Outcome<Numbers, ()> {
     Outcome::with_records(vec![Set(key.into(), Some(value))], ())
 }
 
@@ -455,7 +468,7 @@ fn unloading_tells_all_who_wait() {
     assert_eq!(reply.try_recv(), Err(oneshot::error::TryRecvError::Closed));
 }
 
-fn batch(records: &[(&str, i64)], options: BatchOptions) -> Bytes {
+pub(crate) fn batch(records: &[(&str, i64)], options: BatchOptions) -> Bytes {
     let mut builder = BatchBuilder::new(options);
     for (key, value) in records {
         builder.append(1, Some(key.as_bytes()), Some(&value.to_be_bytes()), &[]);
@@ -500,7 +513,7 @@ fn loading_replays_batches_markers_and_passes_over_unknown_records() {
     assert!(matches!(stopped, Err(LoadError::Stopped)));
 }
 
-fn runtime(log: Arc<MemoryLog>, executor: &tokio::runtime::Handle) -> CoordinatorRuntime<Numbers> {
+pub(crate) fn runtime(log: Arc<MemoryLog>, executor: &tokio::runtime::Handle) -> CoordinatorRuntime<Numbers> {
     let config = RuntimeConfig {
         topic: "numbers".into(),
         context: ContextConfig {

@@ -7,6 +7,7 @@
 //!     loader  replays a partition's log into a shard
 //!     timer   deadlines by key
 //! log       the door to the partition's log, and the replica manager behind it
+//! without_panic  keeps a panic from ending the task around it
 //! ```
 //!
 //! An operation reads and changes the shard, and yields records. Those are replayed into the shard, appended to the log as
@@ -20,6 +21,7 @@ pub mod log;
 pub mod runtime;
 pub mod shard;
 pub mod timer;
+pub(crate) mod without_panic;
 
 pub use log::{PartitionLog, ReplicaLog};
 pub use runtime::{CoordinatorRuntime, RuntimeConfig};

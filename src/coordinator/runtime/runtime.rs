@@ -1,9 +1,10 @@
 //! The partitions that this node coordinates, a task for each.
 //!
-//! States of a partition: absent (not the coordinator) -> loading -> active -> absent; failed where it cannot be loaded.
-//! Only an active one takes operations.
+//! States of a partition: absent (not the coordinator) -> loading -> active -> absent; failed while it cannot be loaded, or
+//! after a panic, until it is loaded again. Only an active one takes operations.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,8 +14,9 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 
 use super::context::{Answer, ContextConfig, Event, PartitionContext};
 use super::loader::{LoadError, Loaded, load};
-use super::log::PartitionLog;
+use super::log::{PartitionLog, error_code};
 use super::shard::{CoordinatorShard, OperationContext, Outcome, Token, TopicChanges, TransactionEnd};
+use super::without_panic::without_panic;
 use crate::io::clock::Clock;
 use crate::log::TopicPartition;
 use crate::metadata::{MetadataCache, MetadataImage};
@@ -35,6 +37,9 @@ pub struct RuntimeConfig {
 const QUEUE_LENGTH: usize = 1024;
 /// Operations that a task takes before it appends what they wrote.
 const OPERATIONS_A_TURN: usize = 256;
+
+/// After this long a log that could not be read is tried again: a full disk may have room by then.
+const LOAD_RETRY: Duration = Duration::from_secs(1);
 
 const LOADING: u8 = 0;
 const ACTIVE: u8 = 1;
@@ -169,10 +174,11 @@ impl<S: CoordinatorShard> CoordinatorRuntime<S> {
                 .shared
                 .leader_epoch
                 .fetch_max(leader_epoch, Ordering::AcqRel);
-            let failed = handle.shared.state.load(Ordering::Acquire) == FAILED;
-            if previous >= leader_epoch || !failed {
-                return;
+            if previous < leader_epoch {
+                // One that could not be loaded is loaded again at once.
+                handle.shared.bell.notify_one();
             }
+            return;
         }
         let shared = Arc::new(Shared {
             leader_epoch: AtomicI32::new(leader_epoch),
@@ -340,7 +346,13 @@ fn finish<S: CoordinatorShard, T: Send + 'static>(
     }
 }
 
-/// A partition's task.
+/// Why a partition is served no longer.
+enum Ended {
+    Stopped,
+    OutOfSync,
+}
+
+/// A partition's task. It ends when it is stopped, and by nothing else: nobody would start it again.
 async fn run<S: CoordinatorShard>(
     common: Arc<Common<S>>,
     topic_partition: TopicPartition,
@@ -348,37 +360,126 @@ async fn run<S: CoordinatorShard>(
     mut events: mpsc::Receiver<Event<S>>,
 ) {
     let listener: Arc<dyn PartitionListener> = shared.clone();
-    common.log.add_listener(&topic_partition, listener.clone());
+    let mut told = None;
     loop {
         shared.state.store(LOADING, Ordering::Release);
-        let (shard, loaded) = match load_partition(&common, &topic_partition, &shared).await {
-            Ok(loaded) => loaded,
-            Err(LoadError::Stopped) => break,
-            Err(error) => {
-                tracing::error!(partition = %topic_partition, %error, "the coordinator cannot be loaded");
-                shared.state.store(FAILED, Ordering::Release);
-                break;
+        let serving = load_and_serve(&common, &topic_partition, &shared, &listener, &mut events);
+        let retry = match without_panic(serving).await {
+            Some(Ok(Ended::Stopped)) => break,
+            Some(Ok(Ended::OutOfSync)) => {
+                told = None;
+                continue;
+            }
+            Some(Err(error)) => {
+                let (retry, message) = (retry_after(&error), error.to_string());
+                // A disk that stays full is told of once, not every second for each partition.
+                if told.as_ref() != Some(&message) {
+                    tracing::error!(partition = %topic_partition, error = message, "the coordinator cannot be loaded");
+                    told = Some(message);
+                }
+                retry
+            }
+            None => {
+                tracing::error!(
+                    partition = %topic_partition,
+                    "the coordinator panicked, which is a mistake of ours: what was under way is answered NOT_COORDINATOR, \
+                     and the partition is loaded again"
+                );
+                Some(LOAD_RETRY)
             }
         };
-        let mut context = PartitionContext::new(
-            topic_partition.clone(),
-            shared.leader_epoch.load(Ordering::Acquire),
-            common.config.context.clone(),
-            common.log.clone(),
-            common.clock.clone(),
-            shard,
-            loaded.end_offset,
-            loaded.high_watermark,
-        );
-        context.start(&common.metadata.image());
-        shared.state.store(ACTIVE, Ordering::Release);
-        let out_of_sync = serve(&common, &topic_partition, &mut context, &shared, &mut events).await;
-        context.unload();
-        if !out_of_sync || shared.is_stopped() {
+        shared.state.store(FAILED, Ordering::Release);
+        if !wait_to_load_again(retry, &shared, &mut events).await {
             break;
         }
     }
     common.log.remove_listener(&topic_partition, &listener);
+}
+
+/// `None`: what the log says, it will say again; as in Kafka the next election tries.
+fn retry_after(error: &LoadError) -> Option<Duration> {
+    matches!(error, LoadError::Log(_)).then_some(LOAD_RETRY)
+}
+
+/// Comes back when it is time, or the partition has another leader epoch; false: it was stopped. What was sent while the
+/// partition was active, and is too late, is dropped, which tells those who wait for it.
+async fn wait_to_load_again<S: CoordinatorShard>(
+    retry: Option<Duration>,
+    shared: &Shared,
+    events: &mut mpsc::Receiver<Event<S>>,
+) -> bool {
+    let leader_epoch = shared.leader_epoch.load(Ordering::Acquire);
+    let mut pause = pin!(async {
+        match retry {
+            Some(retry) => tokio::time::sleep(retry).await,
+            None => std::future::pending().await,
+        }
+    });
+    loop {
+        if shared.is_stopped() {
+            return false;
+        }
+        if shared.leader_epoch.load(Ordering::Acquire) != leader_epoch {
+            return true;
+        }
+        tokio::select! {
+            () = &mut pause => return true,
+            () = shared.bell.notified() => {}
+            event = events.recv() => if event.is_none() { return false },
+        }
+    }
+}
+
+/// From the log to the partition's end, or to where it must be loaded again.
+async fn load_and_serve<S: CoordinatorShard>(
+    common: &Arc<Common<S>>,
+    topic_partition: &TopicPartition,
+    shared: &Arc<Shared>,
+    listener: &Arc<dyn PartitionListener>,
+    events: &mut mpsc::Receiver<Event<S>>,
+) -> Result<Ended, LoadError> {
+    listen(common.log.as_ref(), topic_partition, listener)?;
+    let (shard, loaded) = match load_partition(common, topic_partition, shared).await {
+        Err(LoadError::Stopped) => return Ok(Ended::Stopped),
+        loaded => loaded?,
+    };
+    let mut context = PartitionContext::new(
+        topic_partition.clone(),
+        shared.leader_epoch.load(Ordering::Acquire),
+        common.config.context.clone(),
+        common.log.clone(),
+        common.clock.clone(),
+        shard,
+        loaded.end_offset,
+        loaded.high_watermark,
+    );
+    context.start(&common.metadata.image());
+    shared.state.store(ACTIVE, Ordering::Release);
+    let ended = serve(common, topic_partition, &mut context, shared, events).await;
+    context.unload();
+    match ended {
+        Ended::OutOfSync if shared.is_stopped() => Ok(Ended::Stopped),
+        ended => Ok(ended),
+    }
+}
+
+/// Before the log is read: a high watermark that moves afterwards must be heard of. The log may be another than at the last
+/// try, or not have been there then.
+fn listen(
+    log: &dyn PartitionLog,
+    topic_partition: &TopicPartition,
+    listener: &Arc<dyn PartitionListener>,
+) -> Result<(), LoadError> {
+    log.remove_listener(topic_partition, listener);
+    if log.add_listener(topic_partition, listener.clone()) {
+        return Ok(());
+    }
+    let offsets = log.leader_offsets(topic_partition);
+    // It may have come in between.
+    let error = offsets
+        .err()
+        .map_or(ErrorCode::NotLeaderOrFollower, |error| error_code(&error));
+    Err(LoadError::Log(error))
 }
 
 async fn load_partition<S: CoordinatorShard>(
@@ -409,8 +510,11 @@ async fn load_partition<S: CoordinatorShard>(
     });
     match loading.await {
         Ok(loaded) => loaded,
-        // The executor is shutting down.
-        Err(_) => Err(LoadError::Stopped),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The executor is shutting down.
+            Err(_) => Err(LoadError::Stopped),
+        },
     }
 }
 
@@ -439,14 +543,14 @@ async fn through_the_gate<S: CoordinatorShard, T>(
     }
 }
 
-/// Serves until stopped (false) or out of sync with the log (true).
+/// Serves until stopped, or out of sync with the log.
 async fn serve<S: CoordinatorShard>(
     common: &Common<S>,
     topic_partition: &TopicPartition,
     context: &mut PartitionContext<S>,
     shared: &Shared,
     events: &mut mpsc::Receiver<Event<S>>,
-) -> bool {
+) -> Ended {
     let high_watermark = || shared.high_watermark.load(Ordering::SeqCst);
     let mut arrived = Vec::new();
     loop {
@@ -467,10 +571,10 @@ async fn serve<S: CoordinatorShard>(
         let settled = through_the_gate(common, topic_partition, turn).await;
         shared.is_awake.store(false, Ordering::SeqCst);
         if settled.is_err() {
-            return true;
+            return Ended::OutOfSync;
         }
         if shared.is_stopped() {
-            return false;
+            return Ended::Stopped;
         }
         if context.is_behind(high_watermark()) {
             continue;
@@ -483,7 +587,7 @@ async fn serve<S: CoordinatorShard>(
             biased;
             () = shared.bell.notified() => {}
             event = events.recv() => {
-                let Some(event) = event else { return false };
+                let Some(event) = event else { return Ended::Stopped };
                 arrived.push(event);
                 // Others who are about to ask do so first: one write serves them all.
                 tokio::task::yield_now().await;
@@ -497,3 +601,7 @@ async fn serve<S: CoordinatorShard>(
         }
     }
 }
+
+#[cfg(test)]
+#[path = "runtime_test.rs"]
+mod runtime_test;

@@ -10,11 +10,9 @@
 //! A panic in the way to a partition counts as a refusal; whatever ends a task, its transaction is not left as one that has a task.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -22,6 +20,7 @@ use tokio::sync::oneshot;
 
 use super::shard::{MarkerSink, TransactionMarkers, TransactionShard};
 use super::transaction_state::{ProducerIdAndEpoch, TransactionVersion};
+use crate::coordinator::runtime::without_panic::without_panic;
 use crate::coordinator::runtime::{CoordinatorRuntime, TransactionEnd, TransactionalProducer};
 use crate::coordinator::topic_partitions::CoordinatorPartitions;
 use crate::log::TopicPartition;
@@ -249,19 +248,6 @@ impl MarkerSender {
             result => result.map_err(|error| error.code),
         }
     }
-}
-
-/// `None`: it panicked.
-async fn without_panic<T>(work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
-        match polled {
-            Ok(polled) => polled.map(Some),
-            Err(_) => Poll::Ready(None),
-        }
-    })
-    .await
 }
 
 enum Progress {

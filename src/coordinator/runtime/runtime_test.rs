@@ -1,0 +1,132 @@
+//! Partitions whose log is not there, does not decode, or under which something panics: none stays without a coordinator.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::super::context::context_test::{MemoryLog, Numbers, batch, partition, runtime, set};
+use super::{CoordinatorRuntime, Outcome};
+use crate::protocol::{ApiError, ErrorCode};
+use crate::record::{BatchBuilder, BatchOptions};
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn not_coordinator<T>() -> Result<T, ApiError> {
+    Err(ErrorCode::NotCoordinator.into())
+}
+
+fn log() -> Arc<MemoryLog> {
+    let log = MemoryLog::new(true);
+    log.push(batch(&[("a", 1)], BatchOptions::default()));
+    log.commit(&partition());
+    log
+}
+
+/// Time is paused: what is waited for comes at once, or never.
+async fn until_active(runtime: &CoordinatorRuntime<Numbers>) {
+    let active = async {
+        while runtime.read(0, |shard, _| shard.loaded).await.is_err() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(LONG, active)
+        .await
+        .expect("it stays without a coordinator");
+}
+
+async fn until_failed(runtime: &CoordinatorRuntime<Numbers>) {
+    let failed = async {
+        while runtime.read(0, |shard, _| shard.loaded).await != not_coordinator() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(LONG, failed).await.expect("it does not fail");
+}
+
+async fn write(runtime: &CoordinatorRuntime<Numbers>, value: i64) -> Result<(), ApiError> {
+    let written = runtime.write(0, move |_, _| Ok(set("b", value)));
+    timeout(LONG, written).await.expect("nobody answers")
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_that_was_not_there_at_the_election_is_loaded_once_it_is() {
+    let log = log();
+    log.absent.store(true, Ordering::SeqCst);
+    let runtime = runtime(log.clone(), &Handle::current());
+    runtime.elect(0, 3);
+    until_failed(&runtime).await;
+    assert_eq!(write(&runtime, 1).await, not_coordinator());
+    sleep(LONG).await;
+    until_failed(&runtime).await;
+    log.absent.store(false, Ordering::SeqCst);
+    until_active(&runtime).await;
+    assert_eq!(runtime.read(0, |shard, _| shard.latest["a"]).await, Ok(1));
+    // It hears of the high watermark, and once.
+    assert_eq!(write(&runtime, 2).await, Ok(()));
+    assert_eq!(log.listeners.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn partition_that_waits_for_its_log_can_be_resigned() {
+    let log = log();
+    log.absent.store(true, Ordering::SeqCst);
+    let runtime = runtime(log.clone(), &Handle::current());
+    runtime.elect(0, 3);
+    until_failed(&runtime).await;
+    runtime.resign(0, Some(4));
+    log.absent.store(false, Ordering::SeqCst);
+    sleep(LONG).await;
+    assert!(log.listeners.lock().unwrap().is_empty());
+    // And elected again.
+    runtime.elect(0, 5);
+    until_active(&runtime).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_that_does_not_decode_is_tried_again_by_the_next_election() {
+    let log = log();
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(1, Some(b"\xff"), None, &[]);
+    log.push(builder.build().unwrap());
+    let runtime = runtime(log.clone(), &Handle::current());
+    runtime.elect(0, 3);
+    until_failed(&runtime).await;
+    log.batches.lock().unwrap().pop();
+    sleep(LONG).await;
+    until_failed(&runtime).await;
+    let elected = Instant::now();
+    runtime.elect(0, 4);
+    until_active(&runtime).await;
+    assert!(elected.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_that_panics_is_tried_again() {
+    let log = log();
+    log.panics.store(2, Ordering::SeqCst);
+    let runtime = runtime(log.clone(), &Handle::current());
+    runtime.elect(0, 3);
+    until_active(&runtime).await;
+    assert_eq!(write(&runtime, 2).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn operation_that_panics_costs_a_load_and_no_more() {
+    let log = log();
+    let runtime = runtime(log.clone(), &Handle::current());
+    runtime.elect(0, 3);
+    until_active(&runtime).await;
+    assert_eq!(write(&runtime, 1).await, Ok(()));
+    let panics = runtime.write(0, |_, _| -> Result<Outcome<Numbers, ()>, ApiError> {
+        panic!("as the test wants it")
+    });
+    let (panicked, beside) = tokio::join!(panics, write(&runtime, 3));
+    assert_eq!((panicked, beside), (not_coordinator(), not_coordinator()));
+    until_active(&runtime).await;
+    assert_eq!(runtime.read(0, |shard, _| shard.latest["b"]).await, Ok(1));
+    assert_eq!(write(&runtime, 4).await, Ok(()));
+    assert_eq!(log.listeners.lock().unwrap().len(), 1);
+}
