@@ -111,6 +111,9 @@ impl Classic<'_> {
     }
 
     pub(super) fn initial_rebalance_elapsed(&mut self, delay_ms: i32, remaining_ms: i32) -> Option<Write> {
+        if !self.group.is_in(PreparingRebalance) {
+            return None;
+        }
         if !self.group.new_member_added || remaining_ms == 0 {
             return self.complete_join();
         }
@@ -130,6 +133,10 @@ impl Classic<'_> {
 
     /// Ends the join phase: who has not come is out, unless it is static.
     pub(super) fn complete_join(&mut self) -> Option<Write> {
+        if !self.group.is_in(PreparingRebalance) {
+            // The timer of a group that has had this name.
+            return None;
+        }
         self.effects.push(Effect::Cancel(GroupTimer::CompleteJoin {
             group_id: self.group.group_id().clone(),
         }));
@@ -137,9 +144,6 @@ impl Classic<'_> {
             tracing::info!(group = %self.group.group_id(), member = %member_id, "removed a member that has not rejoined");
             self.group.remove(&member_id);
             self.cancel_heartbeat(&member_id);
-        }
-        if self.group.is_in(Dead) {
-            return None;
         }
         if !self.group.maybe_elect_new_joined_leader() && !self.group.is_empty() {
             // Static members only, and none of them came: wait for them until their sessions time out.

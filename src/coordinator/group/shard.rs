@@ -588,12 +588,15 @@ impl CoordinatorShard for GroupShard {
         while self.undo.back().is_some_and(|(changed, _)| *changed >= offset) {
             match self.undo.pop_back() {
                 Some((_, Undo::Restore(group_id, group))) => {
-                    if let Group::Classic(classic) = &group {
-                        effects.extend(classic_timers(classic));
-                    }
+                    let timers = match &group {
+                        Group::Classic(classic) => classic_timers(classic),
+                        Group::Consumer(_) | Group::Other(_) => Vec::new(),
+                    };
                     if let Some(Group::Classic(mut replaced)) = self.groups.insert(group_id, group) {
                         effects.extend(dismiss(&mut replaced));
                     }
+                    // Last: those of the phase have the keys of those that go.
+                    effects.extend(timers);
                 }
                 Some((_, Undo::Consumer(group_id, previous))) => {
                     if let Some(Group::Consumer(group)) = self.groups.get_mut(&group_id) {
@@ -755,9 +758,19 @@ fn classic_timers(group: &ClassicGroup) -> Vec<GroupEffect> {
     effects
 }
 
-/// Tells those who wait for a group that could not be created, or must go again, to try again.
+/// Tells those who wait for a group that could not be created, or must go again, to try again. Its phase ends with it: the
+/// next group of this name is in another.
 fn dismiss(group: &mut ClassicGroup) -> Vec<GroupEffect> {
-    let mut effects = Vec::new();
+    let group_id = group.group_id().clone();
+    let mut effects = vec![
+        Effect::Cancel(GroupTimer::CompleteJoin {
+            group_id: group_id.clone(),
+        }),
+        Effect::Cancel(GroupTimer::PendingSync {
+            group_id,
+            generation_id: group.generation_id(),
+        }),
+    ];
     for member_id in group.member_ids() {
         if let Some(token) = group.take_awaiting_join(&member_id) {
             let response = JoinGroupResponse::default()

@@ -358,3 +358,39 @@ fn members_of_newer_protocols_that_do_not_show_up_are_removed_as_kafka_does() {
     fixture.join(join("g-consumer"));
     assert!(fixture.shard.classic_group("g-consumer").is_some());
 }
+
+#[test]
+fn timers_of_a_group_that_could_not_be_made_do_not_touch_the_next_of_its_name() {
+    let mut fixture = Fixture::new();
+    fixture.fail = Some(ErrorCode::KafkaStorageError);
+    let refused = fixture.join_now(join("group"));
+    assert_eq!(refused.error_code, ErrorCode::CoordinatorNotAvailable.code());
+    assert!(fixture.shard.classic_group("group").is_none());
+    fixture.fail = None;
+    fixture.commit_offsets(&commit("group", "t", 0, 5), true).unwrap();
+    let mut timers = std::mem::take(&mut fixture.timers);
+    let mut left = std::iter::from_fn(|| timers.pop_due(i64::MAX)).map(|timer| timer.key());
+    assert!(left.all(|key| matches!(key, GroupTimerKey::Heartbeat(..))));
+    // Whatever timer is left of an earlier phase, it finds another now.
+    let group_id = text("group");
+    let stale = [
+        GroupTimer::InitialRebalance {
+            group_id: group_id.clone(),
+            delay_ms: 3000,
+            remaining_ms: 0,
+        },
+        GroupTimer::InitialRebalance {
+            group_id: group_id.clone(),
+            delay_ms: 3000,
+            remaining_ms: 3000,
+        },
+        GroupTimer::CompleteJoin { group_id },
+    ];
+    for timer in stale {
+        let context = fixture.context();
+        let outcome = fixture.shard.on_timer(&context, timer);
+        assert!(outcome.records.is_empty() && outcome.effects.is_empty());
+        assert_eq!(fixture.state(), "Empty");
+    }
+    assert_eq!(fixture.fetch("group", "t", 0), 5);
+}
