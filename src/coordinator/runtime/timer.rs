@@ -8,6 +8,9 @@ use std::collections::{BinaryHeap, HashMap};
 use std::fmt::Debug;
 use std::hash::Hash;
 
+/// So few entries of timers that are gone are not worth the work.
+const STALE_ENTRIES_FEW: usize = 64;
+
 /// What a timer says when it fires. Two events with one key are one timer.
 pub trait TimerEvent: Clone + Debug + Send + 'static {
     type Key: Clone + Debug + Eq + Hash + Ord + Send;
@@ -55,6 +58,7 @@ impl<T: TimerEvent> TimerQueue<T> {
                     event,
                 };
                 self.timers.insert(key, timer);
+                self.compact();
             }
         }
     }
@@ -68,9 +72,17 @@ impl<T: TimerEvent> TimerQueue<T> {
 
     pub fn cancel(&mut self, key: &T::Key) {
         self.timers.remove(key);
-        if self.timers.is_empty() {
-            self.heap.clear();
+        self.compact();
+    }
+
+    /// Timers that were cancelled or brought forward leave entries that may lie there for weeks: once they are most of the
+    /// heap, it is made anew.
+    fn compact(&mut self) {
+        if self.heap.len() <= 2 * self.timers.len() + STALE_ENTRIES_FEW {
+            return;
         }
+        let queued = |(key, timer): (&T::Key, &Scheduled<T>)| Reverse((timer.queued_ms, key.clone()));
+        self.heap = self.timers.iter().map(queued).collect();
     }
 
     /// When to look again: no timer is due before. May be too early, never too late.

@@ -37,6 +37,21 @@ fn cancelled_timer_does_not_fire() {
 }
 
 #[test]
+fn timers_that_are_gone_leave_nothing_for_long() {
+    let mut timers = TimerQueue::default();
+    timers.schedule(i64::MAX, (0, 0));
+    for step in 0..10_000 {
+        timers.schedule(1_000_000 + i64::from(step), (1, step));
+        timers.cancel(&1);
+        timers.schedule(1_000_000 - i64::from(step), (2, step));
+        assert!(timers.heap.len() <= 100);
+    }
+    assert_eq!(timers.pop_due(1_000_000), Some((2, 9_999)));
+    assert_eq!(timers.pop_due(i64::MAX), Some((0, 0)));
+    assert!(timers.is_empty() && timers.heap.is_empty());
+}
+
+#[test]
 fn random_timers_fire_as_a_map_of_deadlines_says() {
     for seed in 0..50 {
         let mut random = fastrand::Rng::with_seed(seed);
