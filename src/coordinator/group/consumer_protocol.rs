@@ -350,7 +350,9 @@ impl Consumer<'_> {
         let current_epoch = self.group.assignment_epoch();
         let last_ms = self.group.assignment_timestamp_ms();
         let interval_ms = self.settings.assignment_interval_ms;
-        let may_assign = last_ms == 0 || interval_ms == 0 || self.now_ms >= last_ms + interval_ms;
+        // The last one may be from a time that is yet to come: the clock was put back.
+        let waits = (last_ms..last_ms.saturating_add(interval_ms)).contains(&self.now_ms);
+        let may_assign = last_ms == 0 || !waits;
         if current_epoch >= change.group_epoch || !may_assign {
             return (current_epoch, self.group.target_of(updated));
         }

@@ -4,6 +4,7 @@ use super::super::consumer_fixture_test::*;
 use super::super::fixture_test::*;
 use crate::coordinator::group::config::{GroupConfig, MigrationPolicy};
 use crate::coordinator::group::consumer_member::MemberState;
+use crate::coordinator::runtime::timer::TimerQueue;
 use crate::protocol::ErrorCode;
 
 /// A group with members of topic 1 that have reached the newest target.
@@ -125,6 +126,19 @@ fn targets_are_computed_no_more_often_than_the_interval() {
     fixture.group_config("group", "consumer.assignment.interval.ms", "0");
     fixture.beat(&joining("c", &["one"]));
     assert_eq!(fixture.epochs(), (4, 4, "Reconciling"));
+}
+
+#[test]
+fn clock_that_is_put_back_holds_up_no_target() {
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 4);
+    fixture.beat(&joining("a", &["one"]));
+    fixture.now_ms -= 500_000;
+    fixture.beat(&joining("b", &["one"]));
+    assert_eq!(fixture.epochs(), (3, 3, "Reconciling"));
+    // From there on the interval counts again.
+    fixture.beat(&joining("c", &["one"]));
+    assert_eq!(fixture.epochs(), (4, 3, "Assigning"));
 }
 
 #[test]
@@ -501,6 +515,27 @@ fn pattern_is_resolved_beside_the_heartbeat() {
     );
     assert_eq!(fixture.group().subscribed_topics().len(), 0);
     fixture.assert_replays();
+}
+
+#[test]
+fn clock_that_is_put_back_holds_up_no_resolution() {
+    let mut fixture = Fixture::new();
+    fixture.topic("one", 1, 1);
+    let regex = joining("a", &[])
+        .with_subscribed_topic_names(None)
+        .with_subscribed_topic_regex(Some(text("on.*")));
+    fixture.beat(&regex);
+    fixture.sleep(0);
+    fixture.beat(&request("a", 1));
+    fixture.now_ms -= 500_000;
+    fixture.timers = TimerQueue::default();
+    let before = fixture.log.len();
+    for _ in 0..2 {
+        fixture.beat(&request("a", 2));
+        fixture.sleep(0);
+    }
+    // Once: it has a time of this clock then.
+    assert_eq!(fixture.written_since(before), ["RegularExpression"]);
 }
 
 #[test]

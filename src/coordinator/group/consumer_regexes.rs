@@ -78,7 +78,9 @@ impl Consumer<'_> {
         }
         let any = group.regexes().values().next();
         let last_ms = any.map_or(i64::MIN, |resolved| resolved.timestamp_ms);
-        if any.is_some() && self.now_ms <= last_ms + REFRESH_INTERVAL_MIN_MS {
+        // The clock may have been put back since.
+        let is_early = self.now_ms < last_ms;
+        if any.is_some() && !is_early && self.now_ms <= last_ms.saturating_add(REFRESH_INTERVAL_MIN_MS) {
             return;
         }
         let subscribed = group.regexes_with(member, updated);
@@ -86,6 +88,7 @@ impl Consumer<'_> {
         let is_due = is_unknown
             || subscribed.len() != group.regexes().len()
             || version < self.new_topics_version
+            || is_early
             || self.now_ms > last_ms.saturating_add(self.config.consumer_group_regex_refresh_interval_ms);
         if is_due && !subscribed.is_empty() {
             self.resolve = Some(subscribed.into_keys().collect());
