@@ -381,16 +381,6 @@ impl GroupCoordinatorService {
         by_partition
     }
 
-    /// This node leads the partition of `__consumer_offsets`.
-    pub fn on_elected(&self, partition: i32, leader_epoch: i32) {
-        self.runtime.elect(partition, leader_epoch);
-    }
-
-    /// It does not any more; `None`: the partition is gone.
-    pub fn on_resigned(&self, partition: i32, leader_epoch: Option<i32>) {
-        self.runtime.resign(partition, leader_epoch);
-    }
-
     /// Groups forget what they committed of these topics.
     pub fn on_topics_deleted(&self, topics: Vec<DeletedTopic>) {
         let topics = Arc::new(topics);
@@ -419,21 +409,7 @@ impl MetadataPublisher for GroupCoordinatorService {
 
     fn on_metadata_update(&self, delta: &MetadataDelta, image: &Arc<MetadataImage>) {
         let changes = delta.topics_delta().local_changes(self.node_id);
-        for leader in &changes.elected_leaders {
-            if &*leader.topic == GROUP_METADATA_TOPIC {
-                self.on_elected(leader.partition, leader.registration.leader_epoch);
-            }
-        }
-        for follower in &changes.followers {
-            if &*follower.topic == GROUP_METADATA_TOPIC {
-                self.on_resigned(follower.partition, Some(follower.registration.leader_epoch));
-            }
-        }
-        for (topic, _, partition) in &changes.deletes {
-            if &**topic == GROUP_METADATA_TOPIC {
-                self.on_resigned(*partition, None);
-            }
-        }
+        self.runtime.on_local_changes(&changes);
         let topics = TopicChanges::of(delta);
         if !topics.topics.is_empty() || !delta.changed_configs().is_empty() {
             self.runtime.on_metadata_update(image, &topics);

@@ -148,6 +148,13 @@ impl MemoryLog {
         self.batches.lock().unwrap().push(batch.freeze());
     }
 
+    /// As that of a topic that was made anew.
+    pub(crate) fn clear(&self) {
+        self.batches.lock().unwrap().clear();
+        self.end.store(0, Ordering::SeqCst);
+        self.high_watermark.store(0, Ordering::SeqCst);
+    }
+
     fn sizes(&self) -> Vec<i32> {
         let batches = self.batches.lock().unwrap();
         batches

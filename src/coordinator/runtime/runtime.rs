@@ -19,7 +19,7 @@ use super::shard::{CoordinatorShard, OperationContext, Outcome, Token, TopicChan
 use super::without_panic::without_panic;
 use crate::io::clock::Clock;
 use crate::log::TopicPartition;
-use crate::metadata::{MetadataCache, MetadataImage};
+use crate::metadata::{LocalReplicaChanges, MetadataCache, MetadataImage};
 use crate::protocol::{ApiError, ErrorCode};
 use crate::replica::{PartitionListener, Pass};
 
@@ -213,6 +213,20 @@ impl<S: CoordinatorShard> CoordinatorRuntime<S> {
         if leader_epoch.is_none_or(|epoch| current < epoch) {
             handle.stop();
             partitions.remove(&partition);
+        }
+    }
+
+    /// Follows what the metadata says of the topic's partitions. One that is gone comes first: its topic may be there anew.
+    pub fn on_local_changes(&self, changes: &LocalReplicaChanges) {
+        let topic = &self.common.config.topic;
+        for (_, _, partition) in changes.deletes.iter().filter(|(name, ..)| name == topic) {
+            self.resign(*partition, None);
+        }
+        for leader in changes.elected_leaders.iter().filter(|info| info.topic == *topic) {
+            self.elect(leader.partition, leader.registration.leader_epoch);
+        }
+        for follower in changes.followers.iter().filter(|info| info.topic == *topic) {
+            self.resign(follower.partition, Some(follower.registration.leader_epoch));
         }
     }
 
@@ -554,6 +568,10 @@ async fn serve<S: CoordinatorShard>(
     let high_watermark = || shared.high_watermark.load(Ordering::SeqCst);
     let mut arrived = Vec::new();
     loop {
+        // Its log may be another's by now.
+        if shared.is_stopped() {
+            return Ended::Stopped;
+        }
         let turn = |gets_on: &dyn Fn()| {
             hear_of_metadata(context, shared);
             // Events append, too: as the leader that this node is now.
@@ -572,9 +590,6 @@ async fn serve<S: CoordinatorShard>(
         shared.is_awake.store(false, Ordering::SeqCst);
         if settled.is_err() {
             return Ended::OutOfSync;
-        }
-        if shared.is_stopped() {
-            return Ended::Stopped;
         }
         if context.is_behind(high_watermark()) {
             continue;

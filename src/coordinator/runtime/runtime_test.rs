@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
+use uuid::Uuid;
 
 use super::super::context::context_test::{MemoryLog, Numbers, batch, partition, runtime, set};
 use super::{CoordinatorRuntime, Outcome};
+use crate::metadata::{LocalReplicaChanges, PartitionInfo, PartitionRegistration};
 use crate::protocol::{ApiError, ErrorCode};
 use crate::record::{BatchBuilder, BatchOptions};
 
@@ -128,5 +130,39 @@ async fn operation_that_panics_costs_a_load_and_no_more() {
     until_active(&runtime).await;
     assert_eq!(runtime.read(0, |shard, _| shard.latest["b"]).await, Ok(1));
     assert_eq!(write(&runtime, 4).await, Ok(()));
+    assert_eq!(log.listeners.lock().unwrap().len(), 1);
+}
+
+/// As a delta has it whose topic was deleted, and made anew.
+fn made_anew(topic: &str, leader_epoch: i32) -> LocalReplicaChanges {
+    let leader = PartitionInfo {
+        topic: topic.into(),
+        topic_id: Uuid::from_u128(2),
+        partition: 0,
+        registration: Arc::new(PartitionRegistration {
+            leader_epoch,
+            ..Default::default()
+        }),
+    };
+    LocalReplicaChanges {
+        deletes: vec![(topic.into(), Uuid::from_u128(1), 0)],
+        elected_leaders: vec![leader],
+        ..Default::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn topic_that_is_made_anew_within_a_delta_has_a_coordinator() {
+    let log = log();
+    let runtime = runtime(log.clone(), &Handle::current());
+    runtime.elect(0, 0);
+    until_active(&runtime).await;
+    runtime.on_local_changes(&made_anew("another", 7));
+    assert_eq!(runtime.leader_epoch(0), Some(0));
+    log.clear();
+    runtime.on_local_changes(&made_anew("numbers", 0));
+    until_active(&runtime).await;
+    assert_eq!(runtime.read(0, |shard, _| shard.latest.len()).await, Ok(0));
+    assert_eq!(write(&runtime, 1).await, Ok(()));
     assert_eq!(log.listeners.lock().unwrap().len(), 1);
 }

@@ -348,23 +348,7 @@ impl MetadataPublisher for TransactionCoordinatorService {
 
     fn on_metadata_update(&self, delta: &MetadataDelta, _image: &Arc<MetadataImage>) {
         let changes = delta.topics_delta().local_changes(self.node_id);
-        for leader in &changes.elected_leaders {
-            if &*leader.topic == TRANSACTION_STATE_TOPIC {
-                self.runtime
-                    .elect(leader.partition, leader.registration.leader_epoch);
-            }
-        }
-        for follower in &changes.followers {
-            if &*follower.topic == TRANSACTION_STATE_TOPIC {
-                self.runtime
-                    .resign(follower.partition, Some(follower.registration.leader_epoch));
-            }
-        }
-        for (topic, _, partition) in &changes.deletes {
-            if &**topic == TRANSACTION_STATE_TOPIC {
-                self.runtime.resign(*partition, None);
-            }
-        }
+        self.runtime.on_local_changes(&changes);
     }
 }
 
