@@ -23,7 +23,7 @@ use crate::log::{TopicPartition, TransactionCheck};
 use crate::metadata::MetadataImage;
 use crate::protocol::ErrorCode;
 use crate::record::control_record::{ControlRecordType, EndTransactionMarker, control_batch};
-use crate::record::{BatchBuilder, BatchOptions, Compression};
+use crate::record::{BatchBuilder, BatchOptions, Compression, RECORD_BATCH_OVERHEAD};
 
 /// Completes a write operation.
 pub type Answer = Box<dyn FnOnce(Result<(), ErrorCode>) + Send>;
@@ -50,6 +50,8 @@ pub enum Event<S: CoordinatorShard> {
 struct Waiting<S: CoordinatorShard> {
     pending: Option<S::Pending>,
     answer: Option<Answer>,
+    /// The reply that is parked for the operation: one that fails gives none.
+    parked: Option<Token>,
 }
 
 /// Answers that leave when the high watermark reaches `offset`.
@@ -59,10 +61,13 @@ struct Deferred<S: CoordinatorShard> {
     waiting: Vec<Waiting<S>>,
 }
 
+/// Key and value.
+type EncodedRecord = (Bytes, Option<Bytes>);
+
 struct Batch<S: CoordinatorShard> {
     base_offset: i64,
     transaction: Option<TransactionalAppend>,
-    records: Vec<(Bytes, Option<Bytes>)>,
+    records: Vec<EncodedRecord>,
     size: usize,
     waiting: Vec<Waiting<S>>,
 }
@@ -156,7 +161,7 @@ impl<S: CoordinatorShard> PartitionContext<S> {
     pub fn start(&mut self, image: &Arc<MetadataImage>) {
         let context = self.operation_context();
         let outcome = self.shard.on_loaded(&context, image);
-        self.apply(outcome.map(|()| None));
+        self.apply(outcome.map(|()| None), None);
     }
 
     pub fn on_metadata_update(&mut self, image: &Arc<MetadataImage>, changes: &TopicChanges) {
@@ -166,12 +171,13 @@ impl<S: CoordinatorShard> PartitionContext<S> {
     pub fn handle(&mut self, event: Event<S>) {
         match event {
             Event::Write { parked, operation } => {
-                if let Some((token, sender)) = parked {
+                let parked = parked.map(|(token, sender)| {
                     self.parked.insert(token, sender);
-                }
+                    token
+                });
                 let context = self.operation_context();
                 let outcome = operation(&mut self.shard, &context);
-                self.apply(outcome);
+                self.apply(outcome, parked);
             }
             Event::Read(operation) => operation(&self.shard, self.committed),
             Event::EndTransaction { end, answer } => self.end_transaction(end, answer),
@@ -187,7 +193,7 @@ impl<S: CoordinatorShard> PartitionContext<S> {
             };
             let context = self.operation_context();
             let outcome = self.shard.on_timer(&context, event);
-            self.apply(outcome.map(|()| None));
+            self.apply(outcome.map(|()| None), None);
         }
         while self
             .deferred
@@ -274,10 +280,20 @@ impl<S: CoordinatorShard> PartitionContext<S> {
         if let Some(pending) = waiting.pending {
             let context = self.operation_context();
             let outcome = self.shard.on_appended(&context, pending, result);
-            self.apply(outcome.map(|()| None));
+            self.apply(outcome.map(|()| None), None);
         }
         if let Some(answer) = waiting.answer {
             answer(result);
+        }
+        if result.is_err() {
+            self.forget_parked(waiting.parked);
+        }
+    }
+
+    /// The operation has failed: who waits for its reply is told that, and not what may come of it later.
+    fn forget_parked(&mut self, parked: Option<Token>) {
+        if let Some(token) = parked {
+            self.parked.remove(&token);
         }
     }
 
@@ -304,32 +320,46 @@ impl<S: CoordinatorShard> PartitionContext<S> {
     }
 
     /// Does what an operation wants: effects at once, records into the batch.
-    fn apply(&mut self, outcome: Outcome<S, Option<Answer>>) {
+    fn apply(&mut self, outcome: Outcome<S, Option<Answer>>, parked: Option<Token>) {
         self.run_effects(outcome.effects);
         let waiting = Waiting {
             pending: outcome.pending,
             answer: outcome.response,
+            parked,
         };
         if outcome.records.is_empty() {
             self.wait_for_what_is_uncommitted(waiting);
             return;
         }
-        let result = self.gather(
+        let is_transactional = outcome.transaction.is_some();
+        let gathered = self.gather(
             outcome.records,
             outcome.replay,
             outcome.atomic,
             outcome.transaction,
         );
-        match (result, &mut self.batch) {
-            (Ok(()), Some(batch)) => batch.waiting.push(waiting),
-            (Ok(()), None) => self.completions.push_back((waiting, Ok(()))),
-            (Err(error), _) => self.completions.push_back((waiting, Err(error))),
+        if let Err(error) = gathered {
+            // What the operation changed by itself is not to stay either.
+            let effects = self.shard.revert(self.next);
+            self.run_effects(effects);
+            self.completions.push_back((waiting, Err(error)));
+            return;
+        }
+        match &mut self.batch {
+            Some(batch) => batch.waiting.push(waiting),
+            None => self.completions.push_back((waiting, Ok(()))),
+        }
+        if is_transactional {
+            // The log may refuse it for what the producer is, which is nobody else's concern. Who waits has been told then.
+            let _ = self.flush();
         }
     }
 
     /// An operation that wrote nothing may have seen what others wrote.
     fn wait_for_what_is_uncommitted(&mut self, waiting: Waiting<S>) {
         if waiting.pending.is_none() && waiting.answer.is_none() {
+            // It was refused, and has been told.
+            self.forget_parked(waiting.parked);
             return;
         }
         if let Some(batch) = &mut self.batch {
@@ -355,11 +385,41 @@ impl<S: CoordinatorShard> PartitionContext<S> {
         }
     }
 
-    fn batch_bytes_max(&self) -> usize {
-        self.log.max_message_bytes(&self.topic_partition).min(BATCH_BYTES)
+    fn encode(&self, records: &[S::Record]) -> Result<Vec<EncodedRecord>, ErrorCode> {
+        let encoded = records.iter().map(|record| {
+            S::encode(record).map_err(|error| {
+                tracing::error!(partition = %self.topic_partition, %error, ?record, "a record cannot be written");
+                ErrorCode::UnknownServerError
+            })
+        });
+        encoded.collect()
     }
 
-    /// Replays records and adds them to the batch.
+    /// Refuses an operation that no batch can hold before anything of it is applied, and others wait in its batch. What seems
+    /// too large may be small enough once it is compressed: it is tried out.
+    fn check_size(
+        &self,
+        records: &[EncodedRecord],
+        options: BatchOptions,
+        max: usize,
+    ) -> Result<(), ErrorCode> {
+        let estimated = RECORD_BATCH_OVERHEAD + records.iter().map(size_of_record).sum::<usize>();
+        if estimated <= max {
+            return Ok(());
+        }
+        let bytes = build(records, self.clock.now_ms(), options)?.len();
+        if bytes <= max {
+            return Ok(());
+        }
+        tracing::error!(
+            partition = %self.topic_partition, bytes,
+            "records are larger than the maximum batch size; consider raising max.message.bytes"
+        );
+        Err(ErrorCode::RecordListTooLarge)
+    }
+
+    /// Replays records and adds them to the batch; those of a transaction get one of their own. An error is one before anything
+    /// of them was applied, or of a batch that was taken back.
     fn gather(
         &mut self,
         records: Vec<S::Record>,
@@ -367,22 +427,15 @@ impl<S: CoordinatorShard> PartitionContext<S> {
         atomic: bool,
         transaction: Option<TransactionalAppend>,
     ) -> Result<(), ErrorCode> {
-        let mut encoded = Vec::with_capacity(records.len());
-        for record in &records {
-            match S::encode(record) {
-                Ok(pair) => encoded.push(pair),
-                Err(error) => {
-                    tracing::error!(partition = %self.topic_partition, %error, ?record, "a record cannot be written");
-                    return Err(ErrorCode::UnknownServerError);
-                }
-            }
+        let encoded = self.encode(&records)?;
+        let atomic = atomic || transaction.is_some();
+        let bytes_max = self.log.max_message_bytes(&self.topic_partition);
+        let options = options(&self.config, transaction);
+        for together in encoded.chunks(if atomic { encoded.len().max(1) } else { 1 }) {
+            self.check_size(together, options, bytes_max)?;
         }
-        let max = self.batch_bytes_max();
-        if self
-            .batch
-            .as_ref()
-            .is_some_and(|batch| batch.transaction != transaction)
-        {
+        let max = bytes_max.min(BATCH_BYTES);
+        if transaction.is_some() {
             self.flush()?;
         }
         if atomic {
@@ -401,7 +454,7 @@ impl<S: CoordinatorShard> PartitionContext<S> {
                 base_offset: self.next,
                 transaction,
                 records: Vec::new(),
-                size: crate::record::RECORD_BATCH_OVERHEAD,
+                size: RECORD_BATCH_OVERHEAD,
                 waiting: Vec::new(),
             });
             batch.records.push(pair);
@@ -467,6 +520,7 @@ impl<S: CoordinatorShard> PartitionContext<S> {
         let waiting = Waiting {
             pending: None,
             answer: Some(answer),
+            parked: None,
         };
         // What cannot be written has told those who wait; the marker goes its own way.
         let _ = self.flush();
@@ -537,7 +591,7 @@ pub(crate) fn marker_batch(end: TransactionEnd, now_ms: i64) -> Result<Bytes, Er
     })
 }
 
-fn size_of_record((key, value): &(Bytes, Option<Bytes>)) -> usize {
+fn size_of_record((key, value): &EncodedRecord) -> usize {
     RECORD_OVERHEAD_MAX + key.len() + value.as_ref().map_or(0, Bytes::len)
 }
 
@@ -558,7 +612,7 @@ fn options(config: &ContextConfig, transaction: Option<TransactionalAppend>) -> 
     }
 }
 
-fn build(records: &[(Bytes, Option<Bytes>)], now_ms: i64, options: BatchOptions) -> Result<Bytes, ErrorCode> {
+fn build(records: &[EncodedRecord], now_ms: i64, options: BatchOptions) -> Result<Bytes, ErrorCode> {
     let mut builder = BatchBuilder::new(options);
     for (key, value) in records {
         builder.append(now_ms, Some(key), value.as_deref(), &[]);

@@ -27,6 +27,9 @@ pub(crate) struct Numbers {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Set(String, Option<i64>);
 
+/// A key that does not encode.
+const UNWRITABLE: &str = "unwritable";
+
 impl TimerEvent for String {
     type Key = String;
 
@@ -42,6 +45,9 @@ impl CoordinatorShard for Numbers {
     type Pending = Token;
 
     fn encode(record: &Set) -> Result<(Bytes, Option<Bytes>), WireError> {
+        if record.0 == UNWRITABLE {
+            return Err(WireError::NotUtf8);
+        }
         let value = record.1.map(|value| Bytes::copy_from_slice(&value.to_be_bytes()));
         Ok((Bytes::from(record.0.clone()), value))
     }
@@ -114,7 +120,8 @@ pub(crate) struct MemoryLog {
     high_watermark: AtomicI64,
     /// The high watermark follows the end by itself.
     commits_at_once: bool,
-    refuse: Mutex<Option<ErrorCode>>,
+    pub(crate) refuse: Mutex<Option<ErrorCode>>,
+    refuses_transactions: AtomicBool,
     /// Nothing is there: no log, nobody to hear of it.
     pub(crate) absent: AtomicBool,
     /// So many reads panic.
@@ -180,6 +187,10 @@ impl PartitionLog for MemoryLog {
             }
             Some(_) => return Err(ReplicaError::RequestTimedOut),
             None => {}
+        }
+        let header = crate::record::BatchHeader::parse(&batch).unwrap();
+        if header.is_transactional() && self.refuses_transactions.load(Ordering::SeqCst) {
+            return Err(ReplicaError::RequestTimedOut);
         }
         self.push(batch);
         if self.commits_at_once {
@@ -365,28 +376,148 @@ fn append_that_fails_is_taken_back_and_told() {
 fn records_that_do_not_fit_go_into_the_next_batch_and_too_large_ones_nowhere() {
     let mut harness = Harness::new(true);
     let answered = Answered::default();
-    let many = |count: usize| {
-        (0..count)
-            .map(|i| Set(format!("{i:0>100}"), Some(1)))
-            .collect::<Vec<_>>()
-    };
-    harness.write(&answered, "a", Outcome::with_records(many(4), ()));
-    harness.write(&answered, "b", Outcome::with_records(many(4), ()));
+    harness.write(&answered, "a", many(4));
+    harness.write(&answered, "b", many(4));
     harness.settle().unwrap();
     assert_eq!(harness.log.sizes(), [4, 4]);
-    harness.write(&answered, "c", Outcome::with_records(many(20), ()));
+    harness.write(&answered, "c", many(20));
     harness.settle().unwrap();
     assert_eq!(
         answered.lock().unwrap()[2],
         ("c", Err(ErrorCode::RecordListTooLarge))
     );
     assert_eq!(harness.log.sizes(), [4, 4]);
-    let mut split = Outcome::with_records(many(20), ());
+    let mut split = many(20);
     split.atomic = false;
     harness.write(&answered, "d", split);
     harness.settle().unwrap();
     assert_eq!(answered.lock().unwrap()[3], ("d", Ok(())));
     assert_eq!(harness.log.sizes().iter().sum::<i32>(), 28);
+}
+
+fn many(count: usize) -> Outcome<Numbers, ()> {
+    let records = (0..count).map(|i| Set(format!("{i:0>100}"), Some(1)));
+    Outcome::with_records(records.collect(), ())
+}
+
+#[test]
+fn operation_that_cannot_be_written_is_refused_alone_and_before_it_is_applied() {
+    for (refused, error) in [
+        (many(20), ErrorCode::RecordListTooLarge),
+        (set(UNWRITABLE, 1), ErrorCode::UnknownServerError),
+    ] {
+        let mut harness = Harness::new(true);
+        let answered = Answered::default();
+        harness.write(&answered, "before", set("x", 1));
+        let noted = answered.clone();
+        harness.context.handle(Event::Write {
+            parked: None,
+            operation: Box::new(move |shard, context| {
+                // As a classic group does, which is not replayed.
+                shard.replay(context.next_offset, -1, Set("soft".into(), Some(1)));
+                let answer: Answer = Box::new(move |result| noted.lock().unwrap().push(("refused", result)));
+                refused.map(|()| Some(answer))
+            }),
+        });
+        harness.write(&answered, "reads", Outcome::of(()));
+        harness.write(&answered, "after", set("y", 2));
+        harness.settle().unwrap();
+        assert_eq!(
+            *answered.lock().unwrap(),
+            [
+                ("refused", Err(error)),
+                ("before", Ok(())),
+                ("reads", Ok(())),
+                ("after", Ok(()))
+            ]
+        );
+        assert_eq!(harness.log.sizes(), [2]);
+        let kept = BTreeMap::from([("x".into(), 1), ("y".into(), 2)]);
+        assert_eq!(harness.context.shard().latest, kept);
+    }
+}
+
+#[test]
+fn operation_that_is_small_enough_once_compressed_is_written() {
+    let mut harness = Harness::new(true);
+    harness.context.config.compression = Compression::Gzip;
+    let answered = Answered::default();
+    harness.write(&answered, "a", many(20));
+    harness.write(&answered, "b", many(200));
+    harness.settle().unwrap();
+    let too_large = Err(ErrorCode::RecordListTooLarge);
+    assert_eq!(*answered.lock().unwrap(), [("b", too_large), ("a", Ok(()))]);
+    assert_eq!(harness.log.sizes(), [20]);
+}
+
+#[test]
+fn records_of_a_transaction_that_are_refused_fail_nobody_else() {
+    let mut harness = Harness::new(true);
+    harness.log.refuses_transactions.store(true, Ordering::SeqCst);
+    let answered = Answered::default();
+    harness.write(&answered, "before", set("a", 1));
+    let mut transactional = set("b", 2);
+    transactional.transaction = Some(TransactionalAppend {
+        producer: TransactionalProducer {
+            producer_id: 9,
+            producer_epoch: 2,
+        },
+        guard: None,
+    });
+    harness.write(&answered, "transactional", transactional);
+    harness.write(&answered, "reads", Outcome::of(()));
+    harness.write(&answered, "after", set("c", 3));
+    harness.settle().unwrap();
+    let mut answered = answered.lock().unwrap().clone();
+    answered.sort();
+    let refused = Err(ErrorCode::RequestTimedOut);
+    assert_eq!(
+        answered,
+        [
+            ("after", Ok(())),
+            ("before", Ok(())),
+            ("reads", Ok(())),
+            ("transactional", refused)
+        ]
+    );
+    assert_eq!(harness.log.sizes(), [1, 1]);
+}
+
+#[test]
+fn parked_reply_of_an_operation_that_fails_is_forgotten() {
+    let mut harness = Harness::new(false);
+    let mut replies = Vec::new();
+    let mut park = |harness: &mut Harness, token, outcome: Option<Outcome<Numbers, ()>>| {
+        let (sender, reply) = oneshot::channel();
+        replies.push(reply);
+        harness.context.handle(Event::Write {
+            parked: Some((token, sender)),
+            operation: Box::new(move |_, _| match outcome {
+                Some(outcome) => outcome.map(|()| Some(Box::new(|_| {}) as Answer)),
+                None => Outcome::of(None),
+            }),
+        });
+        harness.settle().unwrap();
+    };
+    park(&mut harness, 1, None);
+    park(&mut harness, 2, Some(many(20)));
+    assert!(harness.context.parked.is_empty());
+    // Not committed in time.
+    park(&mut harness, 3, Some(set("x", 1)));
+    park(&mut harness, 4, Some(Outcome::of(())));
+    assert_eq!(harness.context.parked.len(), 2);
+    harness.clock.0.store(5000, Ordering::SeqCst);
+    harness.context.on_time();
+    harness.settle().unwrap();
+    assert!(harness.context.parked.is_empty());
+    *harness.log.refuse.lock().unwrap() = Some(ErrorCode::NotLeaderOrFollower);
+    park(&mut harness, 5, Some(set("x", 2)));
+    assert!(harness.context.parked.is_empty());
+    *harness.log.refuse.lock().unwrap() = None;
+    park(&mut harness, 6, Some(set("x", 3)));
+    harness.commit();
+    // It may come later.
+    assert_eq!(harness.context.parked.len(), 1);
 }
 
 #[test]

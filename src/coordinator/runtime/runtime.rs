@@ -301,14 +301,21 @@ impl<S: CoordinatorShard> CoordinatorRuntime<S> {
         };
         self.send(partition, event).await?;
         let not_coordinator = || ErrorCode::NotCoordinator.into();
-        tokio::select! {
+        let failed = tokio::select! {
             biased;
-            reply = &mut reply => reply.map_err(|_| not_coordinator()),
-            written = &mut written => match written {
-                Ok(Ok(())) => reply.await.map_err(|_| not_coordinator()),
-                Ok(Err(error)) => Err(error),
-                Err(_) => Err(not_coordinator()),
+            reply = &mut reply => match reply {
+                Ok(reply) => return Ok(reply),
+                // It will not come any more: the operation has failed, and says why.
+                Err(_) => written.await,
             },
+            written = &mut written => match written {
+                Ok(Ok(())) => return reply.await.map_err(|_| not_coordinator()),
+                failed => failed,
+            },
+        };
+        match failed {
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(())) | Err(_) => Err(not_coordinator()),
         }
     }
 

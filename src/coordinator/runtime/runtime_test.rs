@@ -133,6 +133,18 @@ async fn operation_that_panics_costs_a_load_and_no_more() {
     assert_eq!(log.listeners.lock().unwrap().len(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn parked_operation_that_cannot_be_written_says_why() {
+    let log = log();
+    let runtime = runtime(log.clone(), &Handle::current());
+    runtime.elect(0, 3);
+    until_active(&runtime).await;
+    *log.refuse.lock().unwrap() = Some(ErrorCode::NotLeaderOrFollower);
+    let parked = runtime.write_parked(0, |_, _, _| Ok(set("b", 1)));
+    let parked = timeout(LONG, parked).await.expect("nobody answers");
+    assert_eq!(parked, Err(ErrorCode::NotLeaderOrFollower.into()));
+}
+
 /// As a delta has it whose topic was deleted, and made anew.
 fn made_anew(topic: &str, leader_epoch: i32) -> LocalReplicaChanges {
     let leader = PartitionInfo {
