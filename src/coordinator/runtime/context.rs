@@ -386,13 +386,17 @@ impl<S: CoordinatorShard> PartitionContext<S> {
     }
 
     fn encode(&self, records: &[S::Record]) -> Result<Vec<EncodedRecord>, ErrorCode> {
-        let encoded = records.iter().map(|record| {
-            S::encode(record).map_err(|error| {
-                tracing::error!(partition = %self.topic_partition, %error, ?record, "a record cannot be written");
-                ErrorCode::UnknownServerError
-            })
-        });
-        encoded.collect()
+        let mut encoded = Vec::with_capacity(records.len());
+        for record in records {
+            match S::encode(record) {
+                Ok(pair) => encoded.push(pair),
+                Err(error) => {
+                    tracing::error!(partition = %self.topic_partition, %error, ?record, "a record cannot be written");
+                    return Err(ErrorCode::UnknownServerError);
+                }
+            }
+        }
+        Ok(encoded)
     }
 
     /// Refuses an operation that no batch can hold before anything of it is applied, and others wait in its batch. What seems

@@ -1,15 +1,13 @@
-//! The runtime's promises, on a shard that counts and a log that is a vector.
+//! What a partition's context promises, on a shard that counts and a log that is a vector.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::super::loader::{LoadError, load};
-use super::super::runtime::{CoordinatorRuntime, RuntimeConfig};
 use super::*;
 use crate::coordinator::runtime::TransactionalProducer;
-use crate::metadata::MetadataCache;
-use crate::protocol::{ApiError, WireError};
+use crate::protocol::WireError;
 use crate::record::control_record::{ControlRecordType, EndTransactionMarker, control_batch};
 use crate::replica::{LeaderOffsets, PartitionListener, ReplicaError};
 use bytes::BytesMut;
@@ -649,109 +647,6 @@ fn loading_replays_batches_markers_and_passes_over_unknown_records() {
     assert_eq!((shard.markers.clone(), shard.committed), (vec![(3, 9, true)], 3));
     let stopped = load(&mut shard, log.as_ref(), &partition(), 1, &|| true);
     assert!(matches!(stopped, Err(LoadError::Stopped)));
-}
-
-pub(crate) fn runtime(log: Arc<MemoryLog>, executor: &tokio::runtime::Handle) -> CoordinatorRuntime<Numbers> {
-    let config = RuntimeConfig {
-        topic: "numbers".into(),
-        context: ContextConfig {
-            compression: Compression::None,
-            base_sequence: 0,
-            write_timeout_ms: 60_000,
-        },
-        load_buffer_bytes: 1000,
-        loads_at_once: 1,
-    };
-    let clock = Arc::new(crate::io::clock::SystemClock::new());
-    CoordinatorRuntime::new(
-        config,
-        log,
-        clock,
-        MetadataCache::default(),
-        executor.clone(),
-        Numbers::default,
-    )
-}
-
-async fn until_active(runtime: &CoordinatorRuntime<Numbers>) {
-    while let Err(error) = runtime.read(0, |shard, _| shard.loaded).await {
-        assert_eq!(error.code, ErrorCode::CoordinatorLoadInProgress);
-        tokio::task::yield_now().await;
-    }
-}
-
-#[test]
-fn partition_takes_operations_from_its_election_to_its_resignation() {
-    let executor = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build()
-        .unwrap();
-    let log = MemoryLog::new(true);
-    log.push(batch(&[("a", 1)], BatchOptions::default()));
-    log.commit(&partition());
-    let runtime = runtime(log.clone(), executor.handle());
-    executor.block_on(async {
-        let write = |value| runtime.write(0, move |_, _| Ok(set("b", value)));
-        assert_eq!(write(1).await, Err(ApiError::from(ErrorCode::NotCoordinator)));
-        runtime.elect(0, 3);
-        until_active(&runtime).await;
-        assert_eq!(runtime.read(0, |shard, _| shard.latest["a"]).await, Ok(1));
-        assert_eq!(write(2).await, Ok(()));
-        assert_eq!(
-            runtime
-                .read(0, |shard, committed| (shard.latest["b"], committed))
-                .await,
-            Ok((2, 2))
-        );
-        let refused = runtime.write(0, |_, _| {
-            Err::<Outcome<Numbers, ()>, _>(ErrorCode::InvalidGroupId.into())
-        });
-        assert_eq!(refused.await, Err(ErrorCode::InvalidGroupId.into()));
-        // An election and a resignation of older epochs change nothing.
-        runtime.elect(0, 2);
-        runtime.resign(0, Some(3));
-        assert_eq!(write(3).await, Ok(()));
-        let parked = runtime.write_parked(0, |_, _, _| Ok(Outcome::of(())));
-        let resign = async { runtime.resign(0, Some(4)) };
-        let (parked, ()) = tokio::join!(parked, resign);
-        assert_eq!(parked, Err(ErrorCode::NotCoordinator.into()));
-        assert_eq!(write(4).await, Err(ErrorCode::NotCoordinator.into()));
-        assert!(runtime.partition_ids().is_empty());
-        // Elected again it has all that was written.
-        runtime.elect(0, 5);
-        until_active(&runtime).await;
-        assert_eq!(runtime.read(0, |shard, _| shard.latest["b"]).await, Ok(3));
-        runtime.shutdown();
-    });
-}
-
-#[test]
-fn parked_reply_is_given_when_the_shard_says_so() {
-    let executor = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build()
-        .unwrap();
-    let runtime = runtime(MemoryLog::new(true), executor.handle());
-    executor.block_on(async {
-        runtime.elect(0, 0);
-        until_active(&runtime).await;
-        let reply = runtime.write_parked(0, |_, _, token| {
-            let mut outcome = set("x", 1);
-            outcome.pending = Some(token);
-            Ok(outcome)
-        });
-        assert_eq!(reply.await, Ok(1));
-        let at_once = runtime.write_parked(0, |_, _, token| {
-            let mut outcome = Outcome::of(());
-            outcome.effects = vec![Effect::Reply(token, 5)];
-            Ok(outcome)
-        });
-        assert_eq!(at_once.await, Ok(5));
-        let refused = runtime.write_parked(0, |_, _, _| Err(ErrorCode::UnknownServerError.into()));
-        assert_eq!(refused.await, Err(ErrorCode::UnknownServerError.into()));
-    });
 }
 
 #[test]

@@ -401,6 +401,7 @@ async fn run<S: CoordinatorShard>(
                 retry
             }
             None => {
+                told = None;
                 tracing::error!(
                     partition = %topic_partition,
                     "the coordinator panicked, which is a mistake of ours: what was under way is answered NOT_COORDINATOR, \

@@ -1,4 +1,5 @@
-//! Partitions whose log is not there, does not decode, or under which something panics: none stays without a coordinator.
+//! Partitions from their election to their resignation. One whose log is not there or does not decode, or under which
+//! something panics, does not stay without a coordinator.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,11 +9,13 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-use super::super::context::context_test::{MemoryLog, Numbers, batch, partition, runtime, set};
-use super::{CoordinatorRuntime, Outcome};
-use crate::metadata::{LocalReplicaChanges, PartitionInfo, PartitionRegistration};
+use super::super::context::context_test::{MemoryLog, Numbers, batch, partition, set};
+use super::super::shard::Effect;
+use super::{ContextConfig, CoordinatorRuntime, Outcome, RuntimeConfig};
+use crate::io::clock::SystemClock;
+use crate::metadata::{LocalReplicaChanges, MetadataCache, PartitionInfo, PartitionRegistration};
 use crate::protocol::{ApiError, ErrorCode};
-use crate::record::{BatchBuilder, BatchOptions};
+use crate::record::{BatchBuilder, BatchOptions, Compression};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -25,6 +28,28 @@ fn log() -> Arc<MemoryLog> {
     log.push(batch(&[("a", 1)], BatchOptions::default()));
     log.commit(&partition());
     log
+}
+
+fn runtime(log: Arc<MemoryLog>, executor: &Handle) -> CoordinatorRuntime<Numbers> {
+    let config = RuntimeConfig {
+        topic: "numbers".into(),
+        context: ContextConfig {
+            compression: Compression::None,
+            base_sequence: 0,
+            write_timeout_ms: 60_000,
+        },
+        load_buffer_bytes: 1000,
+        loads_at_once: 1,
+    };
+    let clock = Arc::new(SystemClock::new());
+    CoordinatorRuntime::new(
+        config,
+        log,
+        clock,
+        MetadataCache::default(),
+        executor.clone(),
+        Numbers::default,
+    )
 }
 
 /// Time is paused: what is waited for comes at once, or never.
@@ -51,6 +76,80 @@ async fn until_failed(runtime: &CoordinatorRuntime<Numbers>) {
 async fn write(runtime: &CoordinatorRuntime<Numbers>, value: i64) -> Result<(), ApiError> {
     let written = runtime.write(0, move |_, _| Ok(set("b", value)));
     timeout(LONG, written).await.expect("nobody answers")
+}
+
+#[test]
+fn partition_takes_operations_from_its_election_to_its_resignation() {
+    let executor = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .unwrap();
+    let log = MemoryLog::new(true);
+    log.push(batch(&[("a", 1)], BatchOptions::default()));
+    log.commit(&partition());
+    let runtime = runtime(log.clone(), executor.handle());
+    executor.block_on(async {
+        let write = |value| runtime.write(0, move |_, _| Ok(set("b", value)));
+        assert_eq!(write(1).await, Err(ApiError::from(ErrorCode::NotCoordinator)));
+        runtime.elect(0, 3);
+        until_active(&runtime).await;
+        assert_eq!(runtime.read(0, |shard, _| shard.latest["a"]).await, Ok(1));
+        assert_eq!(write(2).await, Ok(()));
+        assert_eq!(
+            runtime
+                .read(0, |shard, committed| (shard.latest["b"], committed))
+                .await,
+            Ok((2, 2))
+        );
+        let refused = runtime.write(0, |_, _| {
+            Err::<Outcome<Numbers, ()>, _>(ErrorCode::InvalidGroupId.into())
+        });
+        assert_eq!(refused.await, Err(ErrorCode::InvalidGroupId.into()));
+        // An election and a resignation of older epochs change nothing.
+        runtime.elect(0, 2);
+        runtime.resign(0, Some(3));
+        assert_eq!(write(3).await, Ok(()));
+        let parked = runtime.write_parked(0, |_, _, _| Ok(Outcome::of(())));
+        let resign = async { runtime.resign(0, Some(4)) };
+        let (parked, ()) = tokio::join!(parked, resign);
+        assert_eq!(parked, Err(ErrorCode::NotCoordinator.into()));
+        assert_eq!(write(4).await, Err(ErrorCode::NotCoordinator.into()));
+        assert!(runtime.partition_ids().is_empty());
+        // Elected again it has all that was written.
+        runtime.elect(0, 5);
+        until_active(&runtime).await;
+        assert_eq!(runtime.read(0, |shard, _| shard.latest["b"]).await, Ok(3));
+        runtime.shutdown();
+    });
+}
+
+#[test]
+fn parked_reply_is_given_when_the_shard_says_so() {
+    let executor = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .unwrap();
+    let runtime = runtime(MemoryLog::new(true), executor.handle());
+    executor.block_on(async {
+        runtime.elect(0, 0);
+        until_active(&runtime).await;
+        let reply = runtime.write_parked(0, |_, _, token| {
+            let mut outcome = set("x", 1);
+            outcome.pending = Some(token);
+            Ok(outcome)
+        });
+        assert_eq!(reply.await, Ok(1));
+        let at_once = runtime.write_parked(0, |_, _, token| {
+            let mut outcome = Outcome::of(());
+            outcome.effects = vec![Effect::Reply(token, 5)];
+            Ok(outcome)
+        });
+        assert_eq!(at_once.await, Ok(5));
+        let refused = runtime.write_parked(0, |_, _, _| Err(ErrorCode::UnknownServerError.into()));
+        assert_eq!(refused.await, Err(ErrorCode::UnknownServerError.into()));
+    });
 }
 
 #[tokio::test(start_paused = true)]
