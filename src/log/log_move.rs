@@ -86,18 +86,36 @@ impl LogManager {
     /// a cleaning and a part after it could have a value without the tombstone that followed.
     pub fn create_future(&self, current: &UnifiedLog, log_dir: &Path) -> Result<Arc<UnifiedLog>, LogError> {
         let topic_partition = current.topic_partition();
-        // May wait for a cleaning to end, so before the lock.
-        self.cleaner.manager.pause(topic_partition);
-        let made = self.make_future(current, log_dir);
-        if made.is_err() && self.future(topic_partition).is_none() {
-            self.cleaner.manager.resume(topic_partition);
+        loop {
+            // May wait for a cleaning to end, so before the lock.
+            self.cleaner.manager.pause(topic_partition);
+            let _changes = self.lock_changes();
+            // Another copy may have ended in between, and with it the pause.
+            if self.cleaner.manager.is_paused(topic_partition) {
+                let made = self.make_future(current, log_dir);
+                self.resume_cleaning_without_copy(topic_partition);
+                return made;
+            }
         }
-        made
     }
 
+    /// Under `changes`: else a copy that is made meanwhile would be of a log that is cleaned.
+    fn resume_cleaning_without_copy(&self, topic_partition: &TopicPartition) {
+        if self.future(topic_partition).is_none() {
+            self.cleaner.manager.resume(topic_partition);
+        }
+    }
+
+    /// Under `changes`.
     fn make_future(&self, current: &UnifiedLog, log_dir: &Path) -> Result<Arc<UnifiedLog>, LogError> {
         let topic_partition = current.topic_partition();
-        let _changes = self.lock_changes();
+        // Deleted while the lock was waited for: the copy would be taken for one of the next log of that name.
+        if !self
+            .get(topic_partition)
+            .is_some_and(|log| std::ptr::eq(&*log, current))
+        {
+            return Err(current.closed());
+        }
         if let Some(future) = self.future(topic_partition) {
             return Ok(future);
         }
@@ -128,9 +146,10 @@ impl LogManager {
     pub fn delete_future(&self, topic_partition: &TopicPartition) -> Result<(), LogError> {
         let removed = {
             let _changes = self.lock_changes();
-            self.take_future(topic_partition)
+            let removed = self.take_future(topic_partition);
+            self.resume_cleaning_without_copy(topic_partition);
+            removed
         };
-        self.cleaner.manager.resume(topic_partition);
         match removed {
             Some(future) if future.log_dir.is_online() => self.set_aside_for_deletion(&future),
             _ => Ok(()),
@@ -179,6 +198,14 @@ impl LogManager {
         };
         let current = self.get(topic_partition);
         if let Some(current) = &current {
+            // A net: whatever made it so, another topic's records must not take their place.
+            if current.topic_id() != future.topic_id() {
+                return Err(LogError::InconsistentTopicId {
+                    topic_partition: topic_partition.clone(),
+                    topic_id: future.topic_id().unwrap_or_default(),
+                    current: current.topic_id().unwrap_or_default(),
+                });
+            }
             future.update_high_watermark(current.high_watermark());
         }
         future.flush()?;

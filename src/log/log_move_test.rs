@@ -253,6 +253,72 @@ fn deleted_partition_takes_its_copy_along() {
 }
 
 #[test]
+fn copy_of_a_log_that_was_deleted_meanwhile_is_not_begun() {
+    let disk = Arc::new(SimDisk::new());
+    let manager = open(&disk);
+    load(&manager);
+    let made = |id| {
+        let (config, dir) = (LogConfig::default(), Some(Path::new("/a")));
+        manager.get_or_create_in(&tp(), Some(id), config, dir).unwrap()
+    };
+    let current = made(TOPIC_ID);
+    manager.async_delete(&tp()).unwrap();
+    for _ in ["gone", "there is another"] {
+        let refused = manager.create_future(&current, Path::new("/b")).err();
+        assert!(matches!(refused, Some(LogError::Closed { .. })), "{refused:?}");
+        assert!(manager.future(&tp()).is_none());
+        assert!(!manager.cleaner.manager.is_paused(&tp()));
+        assert!(folders(&disk, "/b").is_empty());
+        made(Uuid::from_u128(78));
+    }
+}
+
+/// The first one ended and with it the pause, while the second waited.
+#[test]
+fn log_is_not_cleaned_while_the_second_of_two_copies_is_there() {
+    let disk = Arc::new(SimDisk::new());
+    let manager = open(&disk);
+    load(&manager);
+    let config = LogConfig::default();
+    let current = manager
+        .get_or_create_in(&tp(), Some(TOPIC_ID), config, Some(Path::new("/a")))
+        .unwrap();
+    let changes = manager.lock_changes();
+    std::thread::scope(|scope| {
+        let begun = scope.spawn(|| manager.create_future(&current, Path::new("/b")));
+        while !manager.cleaner.manager.is_paused(&tp()) {
+            std::thread::yield_now();
+        }
+        manager.cleaner.manager.resume(&tp());
+        drop(changes);
+        begun.join().unwrap().unwrap();
+    });
+    assert!(manager.cleaner.manager.is_paused(&tp()));
+}
+
+#[test]
+fn copy_of_another_topic_does_not_take_the_place_of_the_log() {
+    let (disk, manager, _current, future) = copied();
+    let other = folders(&disk, "/a").remove(0);
+    manager.logs.store(Arc::default());
+    disk.rename(&Path::new("/a").join(&other), Path::new("/a/gone"))
+        .unwrap();
+    let config = LogConfig::default();
+    let anew = manager
+        .get_or_create_in(&tp(), Some(Uuid::from_u128(78)), config, Some(Path::new("/a")))
+        .unwrap();
+    append(&anew, 3);
+    let refused = manager.replace_current_with_future(&tp()).err();
+    assert!(
+        matches!(refused, Some(LogError::InconsistentTopicId { .. })),
+        "{refused:?}"
+    );
+    assert!(Arc::ptr_eq(&manager.get(&tp()).unwrap(), &anew));
+    assert!(folders(&disk, "/b")[0].ends_with("-future"));
+    drop(future);
+}
+
+#[test]
 fn new_log_is_made_where_it_was_wished_for() {
     let disk = Arc::new(SimDisk::new());
     let manager = open(&disk);

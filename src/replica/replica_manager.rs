@@ -524,7 +524,7 @@ impl ReplicaManager {
         let topic_id = info.topic_id;
         let config = (self.topic_log_config)(&image.configs.topic_overrides(&topic_partition.topic));
         let assigned = info.registration.directory_of(self.config.node_id);
-        let wish = self.directory_of_new_log(topic_partition, assigned)?;
+        let wish = self.directory_of_new_log(topic_partition, topic_id, assigned)?;
         let log =
             self.log_manager
                 .get_or_create_in(topic_partition, Some(topic_id), config, wish.as_deref())?;
@@ -546,6 +546,7 @@ impl ReplicaManager {
     fn directory_of_new_log(
         &self,
         topic_partition: &TopicPartition,
+        topic_id: Uuid,
         assigned: Option<Uuid>,
     ) -> Result<Option<PathBuf>, LogError> {
         let logs = &self.log_manager;
@@ -555,6 +556,7 @@ impl ReplicaManager {
         let wish = assigned.and_then(|id| self.directories.dir_of(id)).cloned();
         if let Some(future) = logs.future(topic_partition)
             && wish.as_deref() == Some(&*future.parent_dir())
+            && future.topic_id() == Some(topic_id)
         {
             // The controller has accepted that the copy is the log; the directory of the old one is gone.
             logs.replace_current_with_future(topic_partition)?;
