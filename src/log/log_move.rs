@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  files                                        a start after a crash
-//!  1  from/t-0, to/t-0.<id>-future              goes on copying
+//!  1  from/t-0, to/t-0.<id>-future              goes on copying; a compacted log's copy begins anew
 //!  2  from/t-0, to/t-0                          the same log twice: the one that lacks nothing stays, the other is set aside (-stray)
 //!  3  from/t-0.<id>-delete, to/t-0              done; removes what is left
 //! ```
@@ -140,6 +140,25 @@ impl LogManager {
         future.truncate_fully_and_start_at(current.log_start_offset(), None)?;
         self.future_logs.rcu(|futures| with(futures, &future));
         Ok(future)
+    }
+
+    /// For a copy that a start found. While its directory was offline nothing kept the log from being cleaned, beyond the copy's end: what
+    /// the copy has may be values whose tombstones are gone, or records of aborted transactions without their markers.
+    pub fn begin_copy_anew_if_cleaned(
+        &self,
+        current: &UnifiedLog,
+        future: &UnifiedLog,
+    ) -> Result<(), LogError> {
+        let is_empty = future.log_end_offset() == future.log_start_offset();
+        // It may be compacted no longer.
+        let was_compacted = || {
+            let checkpointed = self.cleaner.manager.checkpointed(&current.log_dir, self.disk())?;
+            Ok::<_, LogError>(checkpointed.contains(current.topic_partition()))
+        };
+        if is_empty || !(current.config().is_compacted() || was_compacted()?) {
+            return Ok(());
+        }
+        future.truncate_fully_and_start_at(current.log_start_offset(), None)
     }
 
     /// Gives up a copy.

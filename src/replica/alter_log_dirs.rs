@@ -164,17 +164,30 @@ impl ReplicaManager {
             let topic_partition = future.topic_partition();
             match self.get_partition(topic_partition) {
                 Ok(partition) => {
-                    tracing::info!(partition = %topic_partition, to = %future.parent_dir().display(), "moving on to another log directory");
-                    self.start_move(&partition);
+                    match self
+                        .log_manager()
+                        .begin_copy_anew_if_cleaned(&partition.log(), &future)
+                    {
+                        Ok(()) => {
+                            tracing::info!(partition = %topic_partition, to = %future.parent_dir().display(), "moving on to another log directory");
+                            self.start_move(&partition);
+                        }
+                        Err(error) => {
+                            tracing::error!(partition = %topic_partition, %error, "the copy could not be begun anew, and is given up");
+                            self.give_up_copy(topic_partition);
+                        }
+                    }
                 }
                 // Its log's directory is offline.
                 Err(ReplicaError::KafkaStorage { .. }) => {}
-                Err(_) => {
-                    if let Err(error) = self.log_manager().delete_future(topic_partition) {
-                        tracing::warn!(partition = %topic_partition, %error, "the copy of a replica that is gone stays");
-                    }
-                }
+                Err(_) => self.give_up_copy(topic_partition),
             }
+        }
+    }
+
+    fn give_up_copy(&self, topic_partition: &TopicPartition) {
+        if let Err(error) = self.log_manager().delete_future(topic_partition) {
+            tracing::warn!(partition = %topic_partition, %error, "the copy that is not wanted any more stays");
         }
     }
 

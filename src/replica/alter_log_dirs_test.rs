@@ -321,3 +321,77 @@ fn topic_made_anew_does_not_get_the_copy_that_went_offline_with_its_directory() 
     let all = log.read_bytes(0, 1 << 20, FetchIsolation::LogEnd, true).unwrap();
     assert!(all.len() < 1_000);
 }
+
+fn keyed(key: &str, value: Option<&[u8]>) -> bytes::Bytes {
+    let mut builder = crate::record::BatchBuilder::new(BatchOptions::default());
+    builder.append(1_699_999_999_000, Some(key.as_bytes()), value, &[]);
+    builder.build().unwrap()
+}
+
+#[test]
+fn deleted_key_does_not_come_back_with_a_copy_whose_directory_was_offline() {
+    let fixture = fixture();
+    let mut records = topic_in("t", id(0), directory_id(0));
+    records.extend([slow(), topic_config("t", "cleanup.policy", "compact")]);
+    fixture.publish(&records);
+    let append = |key: &str, value: Option<&[u8]>| {
+        let results = fixture.append("t", 1, keyed(key, value)).into_results();
+        assert!(results[0].1.error.is_none(), "{:?}", results[0].1);
+    };
+    append("deleted", Some(&[b'v'; 700_000]));
+    append("kept", Some(&[b'v'; 700_000]));
+    append("kept too", Some(&[b'v'; 700_000]));
+    alter(&fixture, "t", "/b").unwrap();
+    let logs = fixture.manager.log_manager().clone();
+    until(|| logs.all_futures()[0].log_end_offset() > 0);
+    assert!(logs.all_futures()[0].log_end_offset() < 3);
+    logs.fail_log_dir(Path::new("/b"));
+    // Else the move sees it after its pause for the rate.
+    alter(&fixture, "t", "/a").unwrap();
+
+    // Once for the value, once for the tombstone.
+    let log = logs.get(&topic_partition("t")).unwrap();
+    log.update_config(crate::log::LogConfig {
+        min_cleanable_dirty_ratio: 0.0,
+        delete_retention_ms: 0,
+        ..(*log.config()).clone()
+    });
+    append("deleted", None);
+    for key in ["one", "two"] {
+        log.roll().unwrap();
+        logs.clean_all(&crate::log::LogCleanerConfig::default());
+        fixture.clock.advance(10);
+        append(key, Some(b"v"));
+    }
+    let keys = |log: &crate::log::UnifiedLog| {
+        let mut keys = Vec::new();
+        while let Some(next) = keys.last().map_or(Some(0), |(offset, _)| Some(offset + 1)) {
+            let found = log.read_bytes(next, 1, FetchIsolation::LogEnd, true).unwrap();
+            let before = keys.len();
+            for batch in crate::record::Batches::of_bytes(&found) {
+                for record in crate::record::records_of(&batch.unwrap().1).unwrap() {
+                    let record = record.unwrap();
+                    let key = String::from_utf8(record.key.unwrap().to_vec()).unwrap();
+                    keys.push((record.offset, key));
+                }
+            }
+            if keys.len() == before {
+                break;
+            }
+        }
+        keys
+    };
+    let before = keys(&log);
+    assert!(before.iter().all(|(_, key)| key != "deleted"), "{before:?}");
+    drop((log, logs));
+
+    let fixture = restarted(fixture);
+    let mut records = topic_in("t", id(0), directory_id(0));
+    records.push(topic_config("t", "cleanup.policy", "compact"));
+    fixture.publish(&records);
+    until(|| is_moved(&fixture));
+    assert_eq!(dir_of(&fixture, "t"), Path::new("/b"));
+    let log = fixture.manager.log_manager().get(&topic_partition("t")).unwrap();
+    assert_eq!(keys(&log), before);
+    log.check_invariants();
+}
