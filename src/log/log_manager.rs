@@ -476,7 +476,7 @@ impl LogManager {
         if !dir.loaded.load(Ordering::Acquire) {
             return Ok(());
         }
-        write_checkpoint_of(dir, name, &self.logs.load(), self.disk())
+        write_checkpoint_of(dir, name, &self.logs, self.disk())
     }
 
     // ---- directories
@@ -670,8 +670,15 @@ fn for_each_log(
 }
 
 /// The entries of one of the checkpoints for the logs of a directory.
-fn write_checkpoint_of(dir: &ManagedDir, name: &str, logs: &Logs, disk: &dyn Disk) -> Result<(), LogError> {
+fn write_checkpoint_of(
+    dir: &ManagedDir,
+    name: &str,
+    logs: &ArcSwap<Logs>,
+    disk: &dyn Disk,
+) -> Result<(), LogError> {
     let _one_at_a_time = lock(&dir.checkpointing);
+    // Looked at under the lock: else what was deleted or made since an earlier look would be there again, or be lost.
+    let logs = logs.load();
     let offset_of = |log: &UnifiedLog| match name {
         RECOVERY_POINT_CHECKPOINT => Some(log.recovery_point()),
         HIGH_WATERMARK_CHECKPOINT => Some(log.high_watermark()),
@@ -704,7 +711,7 @@ fn recovery_point_checkpointer(
         let dir = dirs.find(|dir| dir.path() == &**log_dir.path());
         match (logs.upgrade(), dir) {
             (Some(logs), Some(dir)) if dir.loaded.load(Ordering::Acquire) => {
-                write_checkpoint_of(&dir, RECOVERY_POINT_CHECKPOINT, &logs.load(), &*disk)
+                write_checkpoint_of(&dir, RECOVERY_POINT_CHECKPOINT, &logs, &*disk)
             }
             _ => Ok(()),
         }

@@ -13,6 +13,7 @@ use super::*;
 use crate::io::clock::Clock;
 use crate::io::disk::{Disk, SystemDisk};
 use crate::io::sim_disk::{SimDisk, SimOperation};
+use crate::io::stalling_disk::{StallingCall, StallingDisk};
 use crate::record::{BatchBuilder, BatchOptions};
 
 /// A clock that stands until it is moved.
@@ -429,6 +430,34 @@ fn checkpoints_written_at_the_same_time_do_not_take_the_directory_offline() {
     });
     assert!(manager.is_log_dir_online(dir.path()));
     drop(log);
+}
+
+#[test]
+fn checkpoint_that_waits_for_another_knows_what_was_made_meanwhile() {
+    let sim = Arc::new(SimDisk::new());
+    let disk = StallingDisk::new(sim.clone());
+    let manager = open_manager(Arc::new(disk.clone()), TestClock::at(NOW), &dirs(&["/d"]));
+    load(&manager);
+    let path = Path::new("/d").join(RECOVERY_POINT_CHECKPOINT);
+    disk.stall(&path, StallingCall::Write);
+    let log_dir = manager.dirs[0].dir.clone();
+    std::thread::scope(|scope| {
+        let unused = Arc::strong_count(&manager.logs);
+        let writers = [1, 2].map(|count| {
+            let writer = scope.spawn(|| manager.context.checkpoint_recovery_points(&log_dir));
+            // Each has the map at hand while it writes, or waits to.
+            while disk.hanging() == 0 || Arc::strong_count(&manager.logs) < unused + count {
+                std::thread::yield_now();
+            }
+            writer
+        });
+        manager.get_or_create(&tp(), None, LogConfig::default()).unwrap();
+        disk.release();
+        for writer in writers {
+            writer.join().unwrap().unwrap();
+        }
+    });
+    assert_eq!(sim.read(&path).unwrap(), b"0\n1\nt 0 0\n");
 }
 
 /// Two directories after a crash, the second of which is at its first log when the node is told to end.
