@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
@@ -90,9 +90,10 @@ pub(super) struct ManagedDir {
     previous_broker_epoch: i64,
     /// All its logs are in the map; see [`LogManager::load_logs`].
     loaded: AtomicBool,
-    /// Its checkpoints may have offsets of logs that are not there: a full disk did not take them after logs were deleted, or a start found
-    /// them so.
-    remembers_deleted: AtomicBool,
+    /// How often logs left it whose offsets its checkpoints may have: they were deleted or moved, or a start found the checkpoints so.
+    deletions: AtomicU64,
+    /// As many of these are forgotten; fewer where a full disk did not take the checkpoints.
+    forgotten: AtomicU64,
     /// Held while a checkpoint is gathered and written: all writers share its `.tmp`, and the last one must know the latest.
     checkpointing: Mutex<()>,
 }
@@ -156,13 +157,19 @@ impl ManagedDir {
             had_clean_shutdown: text.is_some(),
             previous_broker_epoch: text.as_deref().map_or(-1, checkpoint::parse_clean_shutdown),
             loaded: AtomicBool::new(false),
-            remembers_deleted: AtomicBool::new(false),
+            deletions: AtomicU64::new(0),
+            forgotten: AtomicU64::new(0),
             checkpointing: Mutex::default(),
         })
     }
 
     pub(super) fn path(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// After a log left the map, before its folder has another name.
+    pub(super) fn remember_deletion(&self) {
+        self.deletions.fetch_add(1, Ordering::AcqRel);
     }
 
     fn has(&self, logs: &Logs, topic_partition: &TopicPartition) -> bool {
@@ -334,8 +341,8 @@ impl LogManager {
     /// Renames the folder to `-delete` at once; the files go after `file.delete.delay.ms`. The files of a log whose directory is offline are
     /// out of reach: it is only forgotten, and once they are not, a start takes them for a stray.
     pub fn async_delete(&self, topic_partition: &TopicPartition) -> Result<(), LogError> {
-        let mut set_aside = Ok(());
-        let mut dirs = Vec::new();
+        let mut result = Ok(());
+        let mut dirs: Vec<Arc<ManagedDir>> = Vec::new();
         {
             let _changes = self.lock_changes();
             let mut removed = None;
@@ -346,41 +353,50 @@ impl LogManager {
             });
             let all = removed.into_iter().chain(self.take_future(topic_partition));
             for log in all.filter(|log| log.log_dir.is_online()) {
-                set_aside = set_aside.and(self.set_aside_for_deletion(&log));
-                dirs.push(log.parent_dir());
+                if let Ok(dir) = self.managed_dir(&log.parent_dir()) {
+                    dir.remember_deletion();
+                    dirs.push(dir);
+                }
+                result = result.and(self.set_aside_for_deletion(&log));
             }
             // Afterwards: a cleaning that fails meanwhile sees that the log is closed.
             self.cleaner.manager.forget(topic_partition);
         }
-        set_aside?;
-        for dir in &dirs {
-            match self.forget_deleted(&*self.managed_dir(dir)?) {
+        // One that an error took offline keeps nothing of the other from being done.
+        for dir in dirs.iter().filter(|dir| dir.dir.is_online()) {
+            match self.forget_deleted(dir) {
                 // That keeps nobody from deleting: it is made up for before a log is made there again.
                 Err(error) if error.is_no_space() => {}
-                forgotten => forgotten?,
+                forgotten => result = result.and(forgotten),
             }
         }
-        Ok(())
+        result
     }
 
     /// A log must not begin with what the checkpoints say of another by its name.
     pub(super) fn prepare_for_new_log(&self, dir: &ManagedDir) -> Result<(), LogError> {
-        if dir.remembers_deleted.load(Ordering::Acquire) {
+        if dir.forgotten.load(Ordering::Acquire) < dir.deletions.load(Ordering::Acquire) {
             self.forget_deleted(dir)?;
         }
         Ok(())
     }
 
-    fn forget_deleted(&self, dir: &ManagedDir) -> Result<(), LogError> {
-        dir.remembers_deleted.store(true, Ordering::Release);
+    pub(super) fn forget_deleted(&self, dir: &ManagedDir) -> Result<(), LogError> {
+        // First: what is deleted from here on may not be in what is written.
+        let deletions = dir.deletions.load(Ordering::Acquire);
         if !dir.loaded.load(Ordering::Acquire) {
             return Ok(());
         }
         let cleaner = &self.cleaner.manager;
         cleaner.retain(&dir.dir, |tp| dir.has(&self.logs.load(), tp), self.disk())?;
-        self.checkpoint_dir(dir, RECOVERY_POINT_CHECKPOINT)?;
-        self.checkpoint_dir(dir, LOG_START_OFFSET_CHECKPOINT)?;
-        dir.remembers_deleted.store(false, Ordering::Release);
+        for name in [
+            RECOVERY_POINT_CHECKPOINT,
+            LOG_START_OFFSET_CHECKPOINT,
+            HIGH_WATERMARK_CHECKPOINT,
+        ] {
+            self.checkpoint_dir(dir, name)?;
+        }
+        dir.forgotten.fetch_max(deletions, Ordering::AcqRel);
         Ok(())
     }
 

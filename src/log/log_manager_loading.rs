@@ -42,8 +42,9 @@ impl LogManager {
         let (logs, future_logs) = std::mem::take(&mut *lock(&loaded));
         for (dir, checkpointed) in lock(&whole).iter() {
             // Their logs were set aside, or a kill came between their deletion and the checkpoint.
-            let others = checkpointed.iter().any(|tp| !dir.has(&logs, tp));
-            dir.remembers_deleted.store(others, Ordering::Release);
+            if checkpointed.iter().any(|tp| !dir.has(&logs, tp)) {
+                dir.remember_deletion();
+            }
         }
         self.logs.store(Arc::new(logs));
         for topic_partition in future_logs.keys() {
@@ -132,6 +133,7 @@ impl LogManager {
         let mut checkpointed = self.cleaner.manager.checkpointed(&dir.dir, disk)?;
         checkpointed.extend(recovery_points.into_keys());
         checkpointed.extend(log_start_offsets.into_keys());
+        checkpointed.extend(high_watermarks.into_keys());
         Ok(checkpointed)
     }
 

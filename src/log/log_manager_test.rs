@@ -338,6 +338,28 @@ fn kill_between_a_deletion_and_the_checkpoints_leaves_nothing_to_the_next_log_of
 }
 
 #[test]
+fn log_made_by_the_name_of_a_deleted_one_begins_without_its_high_watermark() {
+    let disk = Arc::new(SimDisk::new());
+    let open = || open_manager(disk.clone(), TestClock::at(NOW), &dirs(&["/d"]));
+    let manager = open();
+    load(&manager);
+    let log = manager.get_or_create(&tp(), None, LogConfig::default()).unwrap();
+    append(&log, 20);
+    manager.checkpoint_high_watermarks().unwrap();
+    manager.async_delete(&tp()).unwrap();
+    let log = manager.get_or_create(&tp(), None, LogConfig::default()).unwrap();
+    log.append_as_leader(&batch(10, 10, NOW), 0, AppendOrigin::Client, NOW)
+        .unwrap();
+    drop((log, manager));
+    disk.crash_process();
+
+    let manager = open();
+    load(&manager);
+    let log = manager.get(&tp()).unwrap();
+    assert_eq!((log.high_watermark(), log.log_end_offset()), (0, 10));
+}
+
+#[test]
 fn the_same_partition_in_two_dirs_is_refused() {
     let disk = Arc::new(SimDisk::new());
     for dir in ["/a", "/b"] {

@@ -245,8 +245,12 @@ impl LogManager {
 
     fn finish_replacement(&self, current: Option<&UnifiedLog>, future: &UnifiedLog) -> Result<(), LogError> {
         let Some(current) = current else {
-            return self.checkpoint_dirs_of(&[future]);
+            return self.checkpoint_dir_of(future);
         };
+        let left = self.managed_dir(&current.parent_dir());
+        if let Ok(left) = &left {
+            left.remember_deletion();
+        }
         let cleaner = &self.cleaner.manager;
         let partition = current.topic_partition();
         // The copy's own truncations cut nothing that was cleaned, those of the log did.
@@ -254,21 +258,20 @@ impl LogManager {
         future.take_lowest_truncation();
         let dirs = (&*current.log_dir, &*future.log_dir);
         let moved = cleaner.move_checkpoint(partition, dirs, lost_from, self.disk());
-        let checkpointed = self.checkpoint_dirs_of(&[future, current]);
+        let checkpointed = self.checkpoint_dir_of(future);
+        let forgotten = left.and_then(|left| self.forget_deleted(&left));
         let deleted = self.set_aside_for_deletion(current);
-        moved.and(checkpointed).and(deleted)
+        moved.and(checkpointed).and(forgotten).and(deleted)
     }
 
-    fn checkpoint_dirs_of(&self, logs: &[&UnifiedLog]) -> Result<(), LogError> {
-        for log in logs {
-            let dir = self.managed_dir(&log.parent_dir())?;
-            for name in [
-                RECOVERY_POINT_CHECKPOINT,
-                LOG_START_OFFSET_CHECKPOINT,
-                HIGH_WATERMARK_CHECKPOINT,
-            ] {
-                self.checkpoint_dir(&dir, name)?;
-            }
+    fn checkpoint_dir_of(&self, log: &UnifiedLog) -> Result<(), LogError> {
+        let dir = self.managed_dir(&log.parent_dir())?;
+        for name in [
+            RECOVERY_POINT_CHECKPOINT,
+            LOG_START_OFFSET_CHECKPOINT,
+            HIGH_WATERMARK_CHECKPOINT,
+        ] {
+            self.checkpoint_dir(&dir, name)?;
         }
         Ok(())
     }

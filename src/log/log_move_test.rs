@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::io::disk::Disk;
-use crate::io::sim_disk::SimDisk;
+use crate::io::sim_disk::{SimDisk, SimOperation};
 use crate::io::stalling_disk::{StallingCall, StallingDisk};
 use crate::log::log_manager_test::{TestClock, batch, open_manager};
 use crate::log::{AppendOrigin, FetchIsolation, LogConfig, LogError, LogManager, TopicPartition, UnifiedLog};
@@ -316,6 +316,43 @@ fn copy_of_another_topic_does_not_take_the_place_of_the_log() {
     assert!(Arc::ptr_eq(&manager.get(&tp()).unwrap(), &anew));
     assert!(folders(&disk, "/b")[0].ends_with("-future"));
     drop(future);
+}
+
+#[test]
+fn log_made_where_a_full_disk_did_not_forget_the_one_that_left_begins_with_nothing_of_it() {
+    let (disk, manager, current, future) = copied();
+    current.maybe_increment_log_start_offset(7).unwrap();
+    manager.checkpoint_log_start_offsets().unwrap();
+    future.flush().unwrap();
+    disk.set_capacity(Some(disk.used()));
+    manager.replace_current_with_future(&tp()).unwrap();
+    disk.set_capacity(None);
+    manager.check_room();
+    manager.async_delete(&tp()).unwrap();
+    let config = LogConfig::default();
+    let anew = manager
+        .get_or_create_in(&tp(), Some(Uuid::from_u128(78)), config, Some(Path::new("/a")))
+        .unwrap();
+    append(&anew, 10);
+    drop((manager, current, future, anew));
+    disk.crash_process();
+
+    let manager = open(&disk);
+    load(&manager);
+    let anew = manager.get(&tp()).unwrap();
+    assert_eq!((anew.log_start_offset(), anew.log_end_offset()), (0, 10));
+}
+
+#[test]
+fn deletion_that_fails_in_one_directory_is_forgotten_in_the_other() {
+    let (disk, manager, _current, _future) = copied();
+    let stale = Path::new("/b/log-start-offset-checkpoint");
+    disk.write_atomically(stale, b"0\n1\nt 0 8\n").unwrap();
+    disk.fail_nth(SimOperation::Rename, 0, std::io::ErrorKind::Other);
+    assert!(manager.async_delete(&tp()).is_err());
+    assert!(!manager.is_log_dir_online(Path::new("/a")));
+    assert!(folders(&disk, "/b")[0].ends_with("-delete"));
+    assert_eq!(disk.read(stale).unwrap(), b"0\n0\n");
 }
 
 #[test]
