@@ -20,7 +20,7 @@ impl LogManager {
         if self.is_stopping.load(Ordering::Acquire) {
             return Err(LogError::ShuttingDown);
         }
-        let loaded = Mutex::new((Logs::new(), Logs::new()));
+        let loaded = Mutex::new(Loaded::default());
         let whole = Mutex::new(Vec::new());
         let fatal = Mutex::new(None);
         thread::scope(|scope| {
@@ -38,8 +38,13 @@ impl LogManager {
         if let Some(error) = lock(&fatal).take() {
             return Err(error);
         }
+        let Loaded { logs, futures } = std::mem::take(&mut *lock(&loaded));
+        let chosen = futures.into_iter().filter_map(|(topic_partition, found)| {
+            let future = self.choose_future(&found, logs.get(&topic_partition))?;
+            Some((topic_partition, future))
+        });
+        let future_logs: Logs = chosen.collect();
         lock(&self.is_assigned).take();
-        let (logs, future_logs) = std::mem::take(&mut *lock(&loaded));
         for (dir, checkpointed) in lock(&whole).iter() {
             // Their logs were set aside, or a kill came between their deletion and the checkpoint.
             if checkpointed.iter().any(|tp| !dir.has(&logs, tp)) {
@@ -68,7 +73,7 @@ impl LogManager {
         dir: &Arc<ManagedDir>,
         config_of: &(dyn Fn(&str) -> LogConfig + Sync),
         is_stray: &(dyn Fn(&UnifiedLog) -> bool + Sync),
-        loaded: &Mutex<(Logs, Logs)>,
+        loaded: &Mutex<Loaded>,
     ) -> Result<Vec<TopicPartition>, LogError> {
         let disk = self.disk();
         let clean_shutdown = dir.path().join(CLEAN_SHUTDOWN);
@@ -144,7 +149,7 @@ impl LogManager {
         offsets: CheckpointedOffsets,
         config: LogConfig,
         is_stray: &(dyn Fn(&UnifiedLog) -> bool + Sync),
-        loaded: &Mutex<(Logs, Logs)>,
+        loaded: &Mutex<Loaded>,
     ) -> Result<(), LogError> {
         let path = dir.path().join(&folder.name);
         match folder.kind {
@@ -177,9 +182,8 @@ impl LogManager {
         }
         .load()?;
         if is_stray(&log) {
-            let name = Folder::stray_name(&folder.topic_partition, Uuid::from_u128(self.random_id()));
             let folder = log.dir();
-            let renamed = self.rename_folder(&log, &name)?;
+            let renamed = self.rename_to_stray(&log)?;
             tracing::warn!(
                 "{} belongs to no partition of this node: it is kept as {}, not served. If its records are wanted, they are there; else \
                  remove it",
@@ -189,11 +193,15 @@ impl LogManager {
             return Ok(());
         }
         let mut loaded = lock(loaded);
-        let logs = if folder.kind == FolderKind::Future {
-            &mut loaded.1
-        } else {
-            &mut loaded.0
-        };
+        if folder.kind == FolderKind::Future {
+            loaded
+                .futures
+                .entry(folder.topic_partition.clone())
+                .or_default()
+                .push(log);
+            return Ok(());
+        }
+        let logs = &mut loaded.logs;
         let Some(other) = logs.insert(folder.topic_partition.clone(), Arc::clone(&log)) else {
             return Ok(());
         };
@@ -205,8 +213,7 @@ impl LogManager {
                     folder.topic_partition,
                     extra.dir().display()
                 );
-                let name = Folder::stray_name(&folder.topic_partition, Uuid::from_u128(self.random_id()));
-                self.rename_folder(&extra, &name).map(|_| ())
+                self.rename_to_stray(&extra).map(|_| ())
             }
             None => Err(LogError::InvalidLogDirectory {
                 reason: format!(
@@ -220,6 +227,11 @@ impl LogManager {
                 ),
             }),
         }
+    }
+
+    pub(in crate::log) fn rename_to_stray(&self, log: &UnifiedLog) -> Result<PathBuf, LogError> {
+        let name = Folder::stray_name(&log.topic_partition, Uuid::from_u128(self.random_id()));
+        self.rename_folder(log, &name)
     }
 
     /// Opens or makes `__cluster_metadata-0` in a log directory, which may be none of `log.dirs`. All of it is checked, as
@@ -279,6 +291,14 @@ impl LogManager {
         }
         .load()
     }
+}
+
+/// What the directories hold.
+#[derive(Debug, Default)]
+struct Loaded {
+    logs: Logs,
+    /// On their way from another directory.
+    futures: HashMap<TopicPartition, Vec<Arc<UnifiedLog>>>,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -284,26 +284,63 @@ impl LogManager {
         other: Arc<UnifiedLog>,
     ) -> Option<(Arc<UnifiedLog>, Arc<UnifiedLog>)> {
         // Both lack nothing, as a rule: then the move was as good as done.
-        let is_assigned = super::log_manager::lock(&self.is_assigned);
-        let is_meant = |log: &UnifiedLog| {
-            is_assigned
-                .as_ref()
-                .is_some_and(|is_assigned| (is_assigned.0)(log))
-        };
-        let rank = |log: &Arc<UnifiedLog>| (log.log_end_offset(), is_meant(log));
+        let rank = |log: &Arc<UnifiedLog>| (log.log_end_offset(), self.is_meant(log));
         let (longer, shorter) = if rank(&one) >= rank(&other) {
             (one, other)
         } else {
             (other, one)
         };
         let last = shorter.log_end_offset() - 1;
+        // An old log whose folder could not be set aside: retention of the moved one may have passed it by.
+        let is_deleted = shorter.log_end_offset() <= longer.log_start_offset();
         let is_prefix = shorter.log_start_offset() > last
+            || is_deleted
             || longer.epoch_for_offset(last) == shorter.epoch_for_offset(last);
         if !one_topic(&longer, &shorter) || !is_prefix {
             return None;
         }
         take_over_start(&longer, &shorter);
         Some((longer, shorter))
+    }
+
+    /// Whether the metadata has it where it is.
+    fn is_meant(&self, log: &UnifiedLog) -> bool {
+        let is_assigned = super::log_manager::lock(&self.is_assigned);
+        is_assigned
+            .as_ref()
+            .is_some_and(|is_assigned| (is_assigned.0)(log))
+    }
+
+    /// The copy of a partition that goes on. Where one could not be set aside when another was begun there are several: none of them has
+    /// what the log has not, so that is no reason to end a start.
+    pub(super) fn choose_future(
+        &self,
+        found: &[Arc<UnifiedLog>],
+        current: Option<&Arc<UnifiedLog>>,
+    ) -> Option<Arc<UnifiedLog>> {
+        let rank = |future: &&Arc<UnifiedLog>| {
+            let is_of_log = current.is_some_and(|current| one_topic(current, future));
+            // Without the log the copy may be what the controller has accepted in its place.
+            let is_meant = current.is_none() && self.is_meant(future);
+            (is_of_log, is_meant, future.log_end_offset())
+        };
+        let kept = found.iter().max_by_key(rank)?;
+        for extra in found.iter().filter(|extra| !Arc::ptr_eq(extra, kept)) {
+            match self.rename_to_stray(extra) {
+                Ok(renamed) => tracing::warn!(
+                    "{}: of its copies in {} and {} the latter is set aside, as {}",
+                    kept.topic_partition(),
+                    kept.dir().display(),
+                    extra.parent_dir().display(),
+                    renamed.display()
+                ),
+                // Its directory is offline now.
+                Err(error) => {
+                    tracing::warn!("{}: a copy is not set aside: {error}", kept.topic_partition());
+                }
+            }
+        }
+        Some(Arc::clone(kept))
     }
 }
 

@@ -195,6 +195,67 @@ fn start_after_the_swap_was_cut_in_two_brings_nothing_back_that_was_deleted() {
 }
 
 #[test]
+fn old_log_that_the_moved_one_s_retention_has_passed_by_is_set_aside() {
+    let (disk, manager, current, future) = copied();
+    append(&future, 10);
+    future.flush().unwrap();
+    let from = future.dir();
+    drop((manager, current, future));
+    disk.rename(&from, Path::new("/b/t-0")).unwrap();
+    for (name, offset) in [
+        ("log-start-offset-checkpoint", 15),
+        ("replication-offset-checkpoint", 20),
+    ] {
+        let text = format!("0\n1\nt 0 {offset}\n");
+        let path = Path::new("/b").join(name);
+        disk.write_atomically(&path, text.as_bytes()).unwrap();
+    }
+
+    let manager = open(&disk);
+    load(&manager);
+    let log = manager.get(&tp()).unwrap();
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (15, 20));
+    assert_eq!(folders(&disk, "/b"), ["t-0"]);
+    assert!(folders(&disk, "/a")[0].ends_with("-stray"));
+}
+
+#[test]
+fn of_two_copies_the_one_of_the_log_s_topic_goes_on() {
+    let disk = Arc::new(SimDisk::new());
+    let three = [dirs(), vec![PathBuf::from("/c")]].concat();
+    let open = || open_manager(disk.clone(), TestClock::at(NOW), &three);
+    let manager = open();
+    load(&manager);
+    let begin_move = |topic_id, count, to: &str| {
+        let (config, from) = (LogConfig::default(), Some(Path::new("/a")));
+        let current = manager
+            .get_or_create_in(&tp(), Some(topic_id), config, from)
+            .unwrap();
+        append(&current, count);
+        let future = manager.create_future(&current, Path::new(to)).unwrap();
+        copy(&current, &future);
+    };
+    let forget = || {
+        manager.future_logs.store(Arc::default());
+        manager.logs.store(Arc::default());
+    };
+    begin_move(Uuid::from_u128(78), 12, "/c");
+    forget();
+    disk.rename(Path::new("/a/t-0"), Path::new("/a/gone")).unwrap();
+    begin_move(TOPIC_ID, 10, "/b");
+    forget();
+    drop(manager);
+    disk.crash_process();
+
+    let manager = open();
+    load(&manager);
+    let future = manager.future(&tp()).unwrap();
+    assert_eq!(*future.parent_dir(), *Path::new("/b"));
+    assert!(folders(&disk, "/b")[0].ends_with("-future"));
+    assert!(folders(&disk, "/c")[0].ends_with("-stray"));
+}
+
+#[test]
 fn two_logs_of_which_none_is_the_other_s_beginning_stop_the_start() {
     let disk = Arc::new(SimDisk::new());
     for (dir, epoch) in [("/a", 3), ("/b", 4)] {
