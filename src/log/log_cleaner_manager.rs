@@ -187,8 +187,8 @@ impl LogCleanerManager {
     /// A cleaning ended; `cleaned_to` if all went well.
     pub fn done(&self, log: &UnifiedLog, cleaned_to: Option<i64>) -> Result<(), LogError> {
         let result = match cleaned_to {
-            Some(offset) if !log.is_closed() => self.checkpoint(log, offset),
-            _ => Ok(()),
+            Some(offset) => self.checkpoint(log, offset),
+            None => Ok(()),
         };
         self.state().in_progress.remove(log.topic_partition());
         self.ended.notify_all();
@@ -273,6 +273,10 @@ impl LogCleanerManager {
 
     fn checkpoint(&self, log: &UnifiedLog, offset: i64) -> Result<(), LogError> {
         self.with_offsets(&log.log_dir, &*log.context.disk, |offsets| {
+            // Asked here, for a deletion closes the log first: it takes out of the checkpoint what was written before, and nothing comes after.
+            if log.is_closed() {
+                return Ok(());
+            }
             if offsets.insert(log.topic_partition().clone(), offset) == Some(offset) {
                 return Ok(());
             }
@@ -438,3 +442,7 @@ impl LogCleanerManager {
         first_dirty_offset(log, checkpointed).0
     }
 }
+
+#[cfg(test)]
+#[path = "log_cleaner_manager_test.rs"]
+mod log_cleaner_manager_test;
