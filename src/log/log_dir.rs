@@ -17,6 +17,7 @@ use arc_swap::ArcSwapOption;
 use super::batch_scanner::ScanError;
 use super::log_segment::LogSegment;
 use super::open_file_cache::{OpenFileCache, remove_if_exists};
+use super::unsynced::Unsynced;
 use super::{LogDirFailureListener, LogError, Reserve, UnifiedLog};
 use crate::io::clock::Clock;
 use crate::io::disk::{Disk, is_no_space};
@@ -45,7 +46,7 @@ pub(crate) struct LogDir {
     path: Arc<Path>,
     failure: ArcSwapOption<LogError>,
     /// Folders were made or renamed since the directory was last synced.
-    dirty: AtomicBool,
+    unsynced: Unsynced,
     on_failure: LogDirFailureListener,
     room: RoomGate,
     /// Each directory's own: a disk that stalls holds up nothing of the others.
@@ -67,7 +68,7 @@ impl LogDir {
         Arc::new(Self {
             path: Arc::from(path),
             failure: ArcSwapOption::empty(),
-            dirty: AtomicBool::new(false),
+            unsynced: Unsynced::default(),
             on_failure,
             room: RoomGate::default(),
             deferred: DeferredWork::default(),
@@ -93,15 +94,14 @@ impl LogDir {
     }
 
     pub fn mark_dirty(&self) {
-        self.dirty.store(true, Ordering::Release);
+        self.unsynced.mark();
     }
 
     pub fn sync_if_dirty(&self, disk: &dyn Disk) -> Result<(), LogError> {
-        if self.dirty.swap(false, Ordering::AcqRel) {
-            disk.sync_dir(&self.path)
-                .map_err(|error| self.fail(&self.path, "flushing", error))?;
-        }
-        Ok(())
+        let sync = || disk.sync_dir(&self.path);
+        self.unsynced
+            .sync(sync)
+            .map_err(|error| self.fail(&self.path, "flushing", error))
     }
 
     // ---- room

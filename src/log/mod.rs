@@ -63,6 +63,7 @@ mod time_index;
 mod transaction_index;
 mod types;
 mod unified_log;
+mod unsynced;
 mod verification;
 
 pub use crate::config::LogConfig;

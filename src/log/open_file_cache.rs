@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 
+use super::unsynced::Unsynced;
 use crate::io::disk::{Disk, DiskFile, OpenMode};
 
 /// The folder of a partition. It is renamed when the log is deleted, found stray, or moved between log dirs.
@@ -21,7 +22,7 @@ use crate::io::disk::{Disk, DiskFile, OpenMode};
 pub(crate) struct PartitionDir {
     path: ArcSwap<PathBuf>,
     /// Files were made, renamed or removed since the folder was last synced.
-    dirty: AtomicBool,
+    unsynced: Unsynced,
     /// Held between the folder's rename and the change of `path`.
     moving: Mutex<()>,
 }
@@ -30,7 +31,7 @@ impl PartitionDir {
     pub fn new(path: PathBuf) -> Arc<Self> {
         Arc::new(Self {
             path: ArcSwap::from_pointee(path),
-            dirty: AtomicBool::new(false),
+            unsynced: Unsynced::default(),
             moving: Mutex::new(()),
         })
     }
@@ -52,21 +53,15 @@ impl PartitionDir {
     }
 
     pub fn mark_dirty(&self) {
-        self.dirty.store(true, Ordering::Release);
+        self.unsynced.mark();
     }
 
     pub fn is_dirty(&self) -> bool {
-        self.dirty.load(Ordering::Acquire)
+        self.unsynced.is_marked()
     }
 
     pub fn sync_if_dirty(&self, disk: &dyn Disk) -> io::Result<()> {
-        if self.dirty.swap(false, Ordering::AcqRel)
-            && let Err(error) = disk.sync_dir(&self.path.load())
-        {
-            self.dirty.store(true, Ordering::Release);
-            return Err(error);
-        }
-        Ok(())
+        self.unsynced.sync(|| disk.sync_dir(&self.path.load()))
     }
 }
 
