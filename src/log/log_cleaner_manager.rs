@@ -214,23 +214,16 @@ impl LogCleanerManager {
         self.state().paused.remove(topic_partition);
     }
 
-    /// What is clean in the old directory is in the new one, below `lost_from`.
-    pub fn move_checkpoint(
-        &self,
-        topic_partition: &TopicPartition,
-        (from, to): (&LogDir, &LogDir),
-        lost_from: i64,
-        disk: &dyn Disk,
-    ) -> Result<(), LogError> {
-        let removed = self.with_offsets(from, disk, |offsets| Ok(offsets.remove(topic_partition)))?;
-        let Some(offset) = removed else {
-            return Ok(());
-        };
-        self.with_offsets(to, disk, |offsets| {
-            offsets.insert(topic_partition.clone(), offset.min(lost_from));
-            write(to, offsets, disk)
-        })?;
-        self.with_offsets(from, disk, |offsets| write(from, offsets, disk))
+    /// What the checkpoint of its directory says of a log.
+    pub fn cleaned_to(&self, log: &UnifiedLog) -> Result<Option<i64>, LogError> {
+        self.with_offsets(&log.log_dir, &*log.context.disk, |offsets| {
+            Ok(offsets.get(log.topic_partition()).copied())
+        })
+    }
+
+    /// What was clean in the old directory is so in the new one.
+    pub fn set_cleaned_to(&self, log: &UnifiedLog, offset: i64) -> Result<(), LogError> {
+        self.checkpoint(log, offset)
     }
 
     /// Not one that is out of reach or was deleted meanwhile: another may be made by its name.

@@ -340,31 +340,35 @@ impl LogManager {
 
     /// Renames the folder to `-delete` at once; the files go after `file.delete.delay.ms`. The files of a log whose directory is offline are
     /// out of reach: it is only forgotten, and once they are not, a start takes them for a stray.
+    /// [`Self::forget_deletions`] comes after one or many of it.
     pub fn async_delete(&self, topic_partition: &TopicPartition) -> Result<(), LogError> {
+        let _changes = self.lock_changes();
+        let mut removed = None;
+        self.logs.rcu(|logs| {
+            let mut logs = Logs::clone(logs);
+            removed = logs.remove(topic_partition);
+            logs
+        });
         let mut result = Ok(());
-        let mut dirs: Vec<Arc<ManagedDir>> = Vec::new();
-        {
-            let _changes = self.lock_changes();
-            let mut removed = None;
-            self.logs.rcu(|logs| {
-                let mut logs = Logs::clone(logs);
-                removed = logs.remove(topic_partition);
-                logs
-            });
-            let all = removed.into_iter().chain(self.take_future(topic_partition));
-            for log in all.filter(|log| log.log_dir.is_online()) {
-                if let Ok(dir) = self.managed_dir(&log.parent_dir()) {
-                    dir.remember_deletion();
-                    dirs.push(dir);
-                }
-                result = result.and(self.set_aside_for_deletion(&log));
+        let all = removed.into_iter().chain(self.take_future(topic_partition));
+        for log in all.filter(|log| log.log_dir.is_online()) {
+            if let Ok(dir) = self.managed_dir(&log.parent_dir()) {
+                dir.remember_deletion();
             }
-            // Afterwards: a cleaning that fails meanwhile sees that the log is closed.
-            self.cleaner.manager.forget(topic_partition);
+            result = result.and(self.set_aside_for_deletion(&log));
         }
-        // One that an error took offline keeps nothing of the other from being done.
-        for dir in dirs.iter().filter(|dir| dir.dir.is_online()) {
-            match self.forget_deleted(dir) {
+        // Afterwards: a cleaning that fails meanwhile sees that the log is closed.
+        self.cleaner.manager.forget(topic_partition);
+        result
+    }
+
+    /// Takes logs that were deleted out of the checkpoints of their directories. Until then no log is made there, and what a kill leaves
+    /// of it the next start makes up for.
+    pub fn forget_deletions(&self) -> Result<(), LogError> {
+        let mut result = Ok(());
+        // One that an error takes offline keeps nothing of the others from being done.
+        for dir in self.dirs.iter().filter(|dir| dir.dir.is_online()) {
+            match self.prepare_for_new_log(dir) {
                 // That keeps nobody from deleting: it is made up for before a log is made there again.
                 Err(error) if error.is_no_space() => {}
                 forgotten => result = result.and(forgotten),

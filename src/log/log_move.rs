@@ -233,17 +233,27 @@ impl LogManager {
             let _flushing = future.lock_flushing();
             self.move_folder(&future, &topic_partition.to_string())?;
         }
+        // Before the log leaves the map: what a directory's checkpoint has of others is taken out of it.
+        let cleaned_to = match &current {
+            Some(current) => self.cleaner.manager.cleaned_to(current),
+            None => Ok(None),
+        };
         self.logs.rcu(|logs| with(logs, &future));
         self.take_future(topic_partition);
         self.cleaner.manager.resume(topic_partition);
         // The new log counts: what fails from here on concerns the old directory, or costs the next start some work.
-        if let Err(error) = self.finish_replacement(current.as_deref(), &future) {
+        if let Err(error) = self.finish_replacement(current.as_deref(), &future, cleaned_to) {
             tracing::warn!("{topic_partition}: moved to another log directory, but: {error}");
         }
         Ok(future)
     }
 
-    fn finish_replacement(&self, current: Option<&UnifiedLog>, future: &UnifiedLog) -> Result<(), LogError> {
+    fn finish_replacement(
+        &self,
+        current: Option<&UnifiedLog>,
+        future: &UnifiedLog,
+        cleaned_to: Result<Option<i64>, LogError>,
+    ) -> Result<(), LogError> {
         let Some(current) = current else {
             return self.checkpoint_dir_of(future);
         };
@@ -251,13 +261,13 @@ impl LogManager {
         if let Ok(left) = &left {
             left.remember_deletion();
         }
-        let cleaner = &self.cleaner.manager;
-        let partition = current.topic_partition();
         // The copy's own truncations cut nothing that was cleaned, those of the log did.
         let lost_from = current.take_lowest_truncation();
         future.take_lowest_truncation();
-        let dirs = (&*current.log_dir, &*future.log_dir);
-        let moved = cleaner.move_checkpoint(partition, dirs, lost_from, self.disk());
+        let moved = match cleaned_to {
+            Ok(Some(offset)) => self.cleaner.manager.set_cleaned_to(future, offset.min(lost_from)),
+            other => other.map(|_| ()),
+        };
         let checkpointed = self.checkpoint_dir_of(future);
         let forgotten = left.and_then(|left| self.forget_deleted(&left));
         let deleted = self.set_aside_for_deletion(current);

@@ -411,6 +411,7 @@ fn deletion_that_fails_in_one_directory_is_forgotten_in_the_other() {
     disk.write_atomically(stale, b"0\n1\nt 0 8\n").unwrap();
     disk.fail_nth(SimOperation::Rename, 0, std::io::ErrorKind::Other);
     assert!(manager.async_delete(&tp()).is_err());
+    manager.forget_deletions().unwrap();
     assert!(!manager.is_log_dir_online(Path::new("/a")));
     assert!(folders(&disk, "/b")[0].ends_with("-delete"));
     assert_eq!(disk.read(stale).unwrap(), b"0\n0\n");

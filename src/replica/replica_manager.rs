@@ -679,6 +679,11 @@ impl MetadataPublisher for ReplicaManager {
         for (topic, topic_id, partition) in &changes.deletes {
             self.delete_partition(topic, *topic_id, *partition);
         }
+        if !changes.deletes.is_empty()
+            && let Err(error) = self.log_manager.forget_deletions()
+        {
+            tracing::error!(%error, "deleted partitions stay in the checkpoints of their log directory");
+        }
         for info in &changes.leaders {
             self.make_leader(info, image);
         }

@@ -40,6 +40,8 @@ const OPERATIONS_A_TURN: usize = 256;
 
 /// After this long a log that could not be read is tried again: a full disk may have room by then.
 const LOAD_RETRY: Duration = Duration::from_secs(1);
+/// A load that panics is tried again ever more seldom: it costs all of the log each time.
+const LOAD_RETRY_MAX: Duration = Duration::from_secs(60);
 
 const LOADING: u8 = 0;
 const ACTIVE: u8 = 1;
@@ -382,13 +384,16 @@ async fn run<S: CoordinatorShard>(
 ) {
     let listener: Arc<dyn PartitionListener> = shared.clone();
     let mut told = None;
+    let mut retry_of_panic = LOAD_RETRY;
+    shared.state.store(LOADING, Ordering::Release);
     loop {
-        shared.state.store(LOADING, Ordering::Release);
+        let leader_epoch = shared.leader_epoch.load(Ordering::Acquire);
         let serving = load_and_serve(&common, &topic_partition, &shared, &listener, &mut events);
         let retry = match without_panic(serving).await {
             Some(Ok(Ended::Stopped)) => break,
             Some(Ok(Ended::OutOfSync)) => {
                 told = None;
+                shared.state.store(LOADING, Ordering::Release);
                 continue;
             }
             Some(Err(error)) => {
@@ -402,17 +407,25 @@ async fn run<S: CoordinatorShard>(
             }
             None => {
                 told = None;
+                if shared.state.load(Ordering::Acquire) == ACTIVE {
+                    retry_of_panic = LOAD_RETRY;
+                }
+                let retry = retry_of_panic;
+                retry_of_panic = (2 * retry).min(LOAD_RETRY_MAX);
                 tracing::error!(
                     partition = %topic_partition,
                     "the coordinator panicked, which is a mistake of ours: what was under way is answered NOT_COORDINATOR, \
-                     and the partition is loaded again"
+                     and the partition is loaded again in {} s", retry.as_secs()
                 );
-                Some(LOAD_RETRY)
+                Some(retry)
             }
         };
         shared.state.store(FAILED, Ordering::Release);
-        if !wait_to_load_again(retry, &shared, &mut events).await {
-            break;
+        match wait_to_load_again(retry, leader_epoch, &shared, &mut events).await {
+            Again::Stopped => break,
+            Again::Elected => shared.state.store(LOADING, Ordering::Release),
+            // Failed until it has succeeded: who asks for all groups goes on without these.
+            Again::Due => {}
         }
     }
     common.log.remove_listener(&topic_partition, &listener);
@@ -420,17 +433,30 @@ async fn run<S: CoordinatorShard>(
 
 /// `None`: what the log says, it will say again; as in Kafka the next election tries.
 fn retry_after(error: &LoadError) -> Option<Duration> {
-    matches!(error, LoadError::Log(_)).then_some(LOAD_RETRY)
+    match error {
+        // A damaged range, say.
+        LoadError::Log(ErrorCode::UnknownServerError) => None,
+        LoadError::Log(_) => Some(LOAD_RETRY),
+        LoadError::Batch(_) | LoadError::Record { .. } | LoadError::NoKey(_) | LoadError::Stopped => None,
+    }
 }
 
-/// Comes back when it is time, or the partition has another leader epoch; false: it was stopped. What was sent while the
-/// partition was active, and is too late, is dropped, which tells those who wait for it.
+/// Why a load is tried again, or not.
+enum Again {
+    Due,
+    /// In another leader epoch.
+    Elected,
+    Stopped,
+}
+
+/// `leader_epoch`: in which the last try was begun. What was sent while the partition was active, and is too late, is dropped, which
+/// tells those who wait for it.
 async fn wait_to_load_again<S: CoordinatorShard>(
     retry: Option<Duration>,
+    leader_epoch: i32,
     shared: &Shared,
     events: &mut mpsc::Receiver<Event<S>>,
-) -> bool {
-    let leader_epoch = shared.leader_epoch.load(Ordering::Acquire);
+) -> Again {
     let mut pause = pin!(async {
         match retry {
             Some(retry) => tokio::time::sleep(retry).await,
@@ -439,15 +465,15 @@ async fn wait_to_load_again<S: CoordinatorShard>(
     });
     loop {
         if shared.is_stopped() {
-            return false;
+            return Again::Stopped;
         }
         if shared.leader_epoch.load(Ordering::Acquire) != leader_epoch {
-            return true;
+            return Again::Elected;
         }
         tokio::select! {
-            () = &mut pause => return true,
+            () = &mut pause => return Again::Due,
             () = shared.bell.notified() => {}
-            event = events.recv() => if event.is_none() { return false },
+            event = events.recv() => if event.is_none() { return Again::Stopped },
         }
     }
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::context::context_test::{MemoryLog, Numbers, batch, partition, set};
 use super::super::shard::Effect;
-use super::{ContextConfig, CoordinatorRuntime, Outcome, RuntimeConfig};
+use super::{ContextConfig, CoordinatorRuntime, LOAD_RETRY, LoadError, Outcome, RuntimeConfig, retry_after};
 use crate::io::clock::SystemClock;
 use crate::metadata::{LocalReplicaChanges, MetadataCache, PartitionInfo, PartitionRegistration};
 use crate::protocol::{ApiError, ErrorCode};
@@ -212,6 +212,33 @@ async fn load_that_panics_is_tried_again() {
     runtime.elect(0, 3);
     until_active(&runtime).await;
     assert_eq!(write(&runtime, 2).await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_that_panics_every_time_is_tried_ever_more_seldom() {
+    let log = log();
+    log.panics.store(1_000, Ordering::SeqCst);
+    let runtime = runtime(log.clone(), &Handle::current());
+    runtime.elect(0, 3);
+    sleep(Duration::from_secs(600)).await;
+    let tries = 1_000 - log.panics.load(Ordering::SeqCst);
+    assert!((10..20).contains(&tries), "{tries} times in ten minutes");
+    log.panics.store(0, Ordering::SeqCst);
+    // An election is no try of ours.
+    let elected = Instant::now();
+    runtime.elect(0, 4);
+    until_active(&runtime).await;
+    assert!(elected.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn what_is_tried_again_is_what_may_be_better_by_then() {
+    for code in [ErrorCode::KafkaStorageError, ErrorCode::NotLeaderOrFollower] {
+        assert_eq!(retry_after(&LoadError::Log(code)), Some(LOAD_RETRY));
+    }
+    // A damaged range stays one.
+    assert_eq!(retry_after(&LoadError::Log(ErrorCode::UnknownServerError)), None);
+    assert_eq!(retry_after(&LoadError::NoKey(1)), None);
 }
 
 #[tokio::test(start_paused = true)]
