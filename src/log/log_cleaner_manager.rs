@@ -221,11 +221,6 @@ impl LogCleanerManager {
         })
     }
 
-    /// What was clean in the old directory is so in the new one.
-    pub fn set_cleaned_to(&self, log: &UnifiedLog, offset: i64) -> Result<(), LogError> {
-        self.checkpoint(log, offset)
-    }
-
     /// Not one that is out of reach or was deleted meanwhile: another may be made by its name.
     pub fn mark_uncleanable(&self, log: &UnifiedLog) {
         if !log.log_dir.is_online() {
@@ -264,7 +259,8 @@ impl LogCleanerManager {
         })
     }
 
-    fn checkpoint(&self, log: &UnifiedLog, offset: i64) -> Result<(), LogError> {
+    /// Up to where a log is clean: after a cleaning, and in the new directory after a move.
+    pub fn checkpoint(&self, log: &UnifiedLog, offset: i64) -> Result<(), LogError> {
         self.with_offsets(&log.log_dir, &*log.context.disk, |offsets| {
             // Asked here, for a deletion closes the log first: it takes out of the checkpoint what was written before, and nothing comes after.
             if log.is_closed() {

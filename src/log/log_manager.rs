@@ -393,13 +393,7 @@ impl LogManager {
         }
         let cleaner = &self.cleaner.manager;
         cleaner.retain(&dir.dir, |tp| dir.has(&self.logs.load(), tp), self.disk())?;
-        for name in [
-            RECOVERY_POINT_CHECKPOINT,
-            LOG_START_OFFSET_CHECKPOINT,
-            HIGH_WATERMARK_CHECKPOINT,
-        ] {
-            self.checkpoint_dir(dir, name)?;
-        }
+        self.write_checkpoints(dir)?;
         dir.forgotten.fetch_max(deletions, Ordering::AcqRel);
         Ok(())
     }
@@ -497,6 +491,17 @@ impl LogManager {
             return Ok(());
         }
         write_checkpoint_of(dir, name, &self.logs, self.disk())
+    }
+
+    /// All that a start reads of a directory's logs.
+    pub(super) fn write_checkpoints(&self, dir: &ManagedDir) -> Result<(), LogError> {
+        [
+            RECOVERY_POINT_CHECKPOINT,
+            LOG_START_OFFSET_CHECKPOINT,
+            HIGH_WATERMARK_CHECKPOINT,
+        ]
+        .iter()
+        .try_for_each(|name| self.checkpoint_dir(dir, name))
     }
 
     // ---- directories
@@ -649,13 +654,7 @@ impl LogManager {
         if !is_loaded {
             return Ok(());
         }
-        for name in [
-            RECOVERY_POINT_CHECKPOINT,
-            LOG_START_OFFSET_CHECKPOINT,
-            HIGH_WATERMARK_CHECKPOINT,
-        ] {
-            self.checkpoint_dir(dir, name)?;
-        }
+        self.write_checkpoints(dir)?;
         let path = dir.path().join(CLEAN_SHUTDOWN);
         self.disk()
             .write_atomically(&path, checkpoint::format_clean_shutdown(broker_epoch).as_bytes())

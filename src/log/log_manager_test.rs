@@ -281,6 +281,19 @@ fn stray_log_is_renamed_and_not_served() {
     assert!(manager.all_logs().is_empty());
 }
 
+/// A log that is made now has all of its ten records after a kill.
+fn assert_made_anew_from_nothing(manager: LogManager, disk: &Arc<SimDisk>) {
+    let log = manager.get_or_create(&tp(), None, LogConfig::default()).unwrap();
+    append(&log, 10);
+    drop(manager);
+    disk.crash_process();
+
+    let manager = open_manager(disk.clone(), TestClock::at(NOW), &dirs(&["/d"]));
+    load(&manager);
+    let log = manager.get(&tp()).unwrap();
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (0, 10));
+}
+
 #[test]
 fn log_made_by_the_name_of_a_stray_begins_with_nothing_of_its_checkpoints() {
     let disk = Arc::new(SimDisk::new());
@@ -295,15 +308,7 @@ fn log_made_by_the_name_of_a_stray_begins_with_nothing_of_its_checkpoints() {
 
     let manager = open();
     manager.load_logs(&|_| LogConfig::default(), &|_| true).unwrap();
-    let log = manager.get_or_create(&tp(), None, LogConfig::default()).unwrap();
-    append(&log, 10);
-    drop(manager);
-    disk.crash_process();
-
-    let manager = open();
-    load(&manager);
-    let log = manager.get(&tp()).unwrap();
-    assert_eq!((log.log_start_offset(), log.log_end_offset()), (0, 10));
+    assert_made_anew_from_nothing(manager, &disk);
 }
 
 #[test]
@@ -326,15 +331,7 @@ fn kill_between_a_deletion_and_the_checkpoints_leaves_nothing_to_the_next_log_of
 
     let manager = open();
     load(&manager);
-    let log = manager.get_or_create(&tp(), None, LogConfig::default()).unwrap();
-    append(&log, 10);
-    drop(manager);
-    disk.crash_process();
-
-    let manager = open();
-    load(&manager);
-    let log = manager.get(&tp()).unwrap();
-    assert_eq!((log.log_start_offset(), log.log_end_offset()), (0, 10));
+    assert_made_anew_from_nothing(manager, &disk);
 }
 
 #[test]

@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::checkpoint::{HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT};
 use super::log_dir::Deletion;
 use super::log_folder::Folder;
 use super::log_manager::{Logs, ManagedDir};
@@ -151,10 +150,7 @@ impl LogManager {
     ) -> Result<(), LogError> {
         let is_empty = future.log_end_offset() == future.log_start_offset();
         // It may be compacted no longer.
-        let was_compacted = || {
-            let checkpointed = self.cleaner.manager.checkpointed(&current.log_dir, self.disk())?;
-            Ok::<_, LogError>(checkpointed.contains(current.topic_partition()))
-        };
+        let was_compacted = || Ok::<_, LogError>(self.cleaner.manager.cleaned_to(current)?.is_some());
         if is_empty || !(current.config().is_compacted() || was_compacted()?) {
             return Ok(());
         }
@@ -265,7 +261,7 @@ impl LogManager {
         let lost_from = current.take_lowest_truncation();
         future.take_lowest_truncation();
         let moved = match cleaned_to {
-            Ok(Some(offset)) => self.cleaner.manager.set_cleaned_to(future, offset.min(lost_from)),
+            Ok(Some(offset)) => self.cleaner.manager.checkpoint(future, offset.min(lost_from)),
             other => other.map(|_| ()),
         };
         let checkpointed = self.checkpoint_dir_of(future);
@@ -276,14 +272,7 @@ impl LogManager {
 
     fn checkpoint_dir_of(&self, log: &UnifiedLog) -> Result<(), LogError> {
         let dir = self.managed_dir(&log.parent_dir())?;
-        for name in [
-            RECOVERY_POINT_CHECKPOINT,
-            LOG_START_OFFSET_CHECKPOINT,
-            HIGH_WATERMARK_CHECKPOINT,
-        ] {
-            self.checkpoint_dir(&dir, name)?;
-        }
-        Ok(())
+        self.write_checkpoints(&dir)
     }
 
     /// Two folders of one partition: the process ended in the middle of a swap, if the one has all that the other has. Gives the one that
